@@ -69,31 +69,38 @@ def _pool_torch(say: _Say) -> None:
 
 def _record_torch(say: _Say) -> None:
     """Attach the tracker. PyTorch calls this in the middle of its own beginning, which an exception would end."""
+    try:
+        _attach_tracker()
+    except Exception as error:
+        # What the driver gives is recorded.
+        _layer().binpool_run_divided(b"PyTorch")
+        say(f"PyTorch's segments are recorded, not its tensors: {error}")
+
+
+def _attach_tracker() -> None:
     import torch
 
-    try:
-        backend = torch.cuda.get_allocator_backend()
-        if backend not in ("native", "binpool"):
-            return say(f"tensors are not recorded one by one: the program has chosen the allocator {backend!r}")
-        tracker = ctypes.CDLL(str(_library("torch_tracker")))
-        granted = None
-        if backend == "binpool":
-            granted = ctypes.cast(ctypes.CDLL(str(_library("torch_allocator"))).binpool_torch_granted, ctypes.c_void_p)
-        layer = _layer()
-        for number in range(torch.cuda.device_count()):
-            device = torch.cuda.get_device_properties(number)
-            layer.binpool_run_device(number, device.name.encode(), ctypes.c_uint64(device.total_memory))
-        name = b"PyTorch's caching allocator" if backend == "native" else b"binpool in PyTorch"
-        layer.binpool_run_attach(True, name)
-        tracker.binpool_tracker_attach.restype = ctypes.c_char_p
-        if failure := tracker.binpool_tracker_attach(ctypes.cast(layer.binpool_run_event, ctypes.c_void_p), granted):
-            say(f"tensors are not recorded: {failure.decode(errors='replace')}")
-        elif _is_set("BINPOOL_MODULES"):
-            from binpool import _modules
+    backend = torch.cuda.get_allocator_backend()
+    names = {"native": b"PyTorch's caching allocator", "binpool": b"binpool in PyTorch"}
+    if backend not in names:
+        raise RuntimeError(f"the program has chosen the allocator {backend!r}")
+    tracker = ctypes.CDLL(str(_library("torch_tracker")))
+    granted = None
+    if backend == "binpool":
+        granted = ctypes.cast(ctypes.CDLL(str(_library("torch_allocator"))).binpool_torch_granted, ctypes.c_void_p)
+    layer = _layer()
+    for number in range(torch.cuda.device_count()):
+        device = torch.cuda.get_device_properties(number)
+        layer.binpool_run_device(number, device.name.encode(), ctypes.c_uint64(device.total_memory))
+    tracker.binpool_tracker_attach.restype = ctypes.c_char_p
+    event = ctypes.cast(layer.binpool_run_event, ctypes.c_void_p)
+    if failure := tracker.binpool_tracker_attach(event, granted):
+        raise RuntimeError(failure.decode(errors="replace"))
+    layer.binpool_run_attach(True, names[backend])
+    if _is_set("BINPOOL_MODULES"):
+        from binpool import _modules
 
-            _modules.Places(layer).begin()
-    except Exception as error:
-        say(f"tensors are not recorded one by one: {error}")
+        _modules.Places(layer).begin()
 
 
 def _library(name: str) -> pathlib.Path:

@@ -26,7 +26,7 @@ def run(*command, option="--pool", path=STAND_IN, **variables):
     """Run a command under ``binpool run``, and return its output and what was said."""
     folders = [str(path), os.environ.get("PYTHONPATH", "")] if path else [os.environ.get("PYTHONPATH", "")]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, folders)), **variables)
-    words = [sys.executable, "-m", "binpool", "run", option, "--", *map(str, command)]
+    words = [sys.executable, "-m", "binpool", "run", *option.split(), "--", *map(str, command)]
     ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout, ran.stderr
@@ -164,6 +164,21 @@ def test_a_kernel_of_jupyter_is_told_of(tmp_path):
     )
     told, _ = run(sys.executable, script)
     assert told == "told\n"
+
+
+def test_a_framework_with_a_switch_is_named_unless_it_is_set(tmp_path):
+    program(tmp_path, "", "jax.py")
+    program(tmp_path, "", "tensorflow.py")
+    ask = "import jax, tensorflow, os; print(os.environ.get('XLA_PYTHON_CLIENT_ALLOCATOR'), os.environ.get('TF_GPU_ALLOCATOR'))"
+    named = "JAX has an allocator of its own: with XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async, or --switch, it allocates from the pool\n"
+    told, said = run(sys.executable, "-c", ask, path=tmp_path)
+    assert told == "None None\n"
+    assert named in said and "TF_GPU_ALLOCATOR=cuda_malloc_async" in said
+    told, said = run(sys.executable, "-c", ask, path=tmp_path, XLA_PYTHON_CLIENT_ALLOCATOR="platform")
+    assert named not in said
+    told, said = run(sys.executable, "-c", ask, path=tmp_path, option="--pool --switch", TF_GPU_ALLOCATOR="mine")
+    assert told == "cuda_async mine\n"
+    assert "has an allocator of its own" not in said
 
 
 # Of Debian: PyTorch for CPU, in another Python than the package's.

@@ -277,6 +277,22 @@ pub(crate) unsafe extern "C" fn binpool_run_attach(
     })
 }
 
+/// Notes that the blocks of the recording are segments of a framework of this name, which does not tell of the blocks in them.
+///
+/// # Safety
+///
+/// `framework` is a text that ends with a zero.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn binpool_run_divided(framework: *const c_char) {
+    contained(|| {
+        // SAFETY: the caller's.
+        let framework = unsafe { CStr::from_ptr(framework) }.to_string_lossy();
+        if let Some(frameworks) = frameworks() {
+            frameworks.recording.note("divided", 0, &framework);
+        }
+    });
+}
+
 /// Names a device, and the bytes of its memory.
 ///
 /// # Safety

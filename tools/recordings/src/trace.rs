@@ -324,6 +324,51 @@ impl Trace {
         self
     }
 
+    /// Returns the requests for these blocks alone, as a trace without what else was recorded. `keep` gets the number of each block.
+    ///
+    /// ```
+    /// use binpool_recordings::Trace;
+    ///
+    /// let trace = Trace::parse("recorded", &b"a 7 64 0\na 8 100 0\nf 7\nf 8\n"[..])?;
+    /// assert_eq!(trace.only(|block| block == 1).to_string(), "a 8 100 0\nf 8\n");
+    /// # Ok::<(), binpool_trace::TraceError>(())
+    /// ```
+    #[must_use]
+    pub fn only(&self, keep: impl Fn(usize) -> bool) -> Self {
+        let mut only = Self::empty(self.name.clone(), self.counted);
+        (only.is_of_cuda, only.is_of_pool) = (self.is_of_cuda(), self.is_of_pool());
+        let mut numbers = vec![None; self.allocations()];
+        for (index, event) in self.events.iter().enumerate() {
+            let (time, line) = (self.time_of(index).unwrap_or(0), self.lines[index]);
+            match *event {
+                Event::Allocate {
+                    block,
+                    bytes,
+                    stream,
+                } if keep(block) => {
+                    let asked = Asked {
+                        bytes,
+                        stream,
+                        time,
+                        group: None,
+                        stack: None,
+                    };
+                    numbers[block] = Some(only.push_allocation(self.ids[block], asked, line));
+                }
+                Event::Free { block } => {
+                    if let Some(number) = numbers[block] {
+                        only.push_free(number, time, line);
+                    }
+                }
+                Event::Allocate { .. } => {}
+            }
+        }
+        if self.times.is_empty() {
+            only.forget_times();
+        }
+        only
+    }
+
     /// Adds a remark on how the trace was made.
     pub(crate) fn push_remark(&mut self, remark: String) {
         self.remarks.push(remark);

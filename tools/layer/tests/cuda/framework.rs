@@ -41,7 +41,7 @@ fn attach() -> c_int {
 }
 
 fn tell(what: u32, address: u64, bytes: u64, stream: u64) {
-    tell_of(Event {
+    tell_of(&Event {
         what,
         device: 0,
         address,
@@ -52,8 +52,8 @@ fn tell(what: u32, address: u64, bytes: u64, stream: u64) {
     });
 }
 
-fn tell_of(event: Event) {
-    unsafe { binpool_run_event(&raw const event) };
+fn tell_of(event: &Event) {
+    unsafe { binpool_run_event(event) };
 }
 
 /// The lines, without times and call stacks.
@@ -82,7 +82,7 @@ fn its_blocks_are_recorded_with_their_addresses_in_the_place_of_its_segments() {
         let before = allocate(100).unwrap();
         assert_eq!(attach(), 1);
         let segment = allocate(2 * MIB).unwrap();
-        let address = segment as u64;
+        let address = segment;
         tell(TAKEN, address, 2 << 20, 0);
         tell(ALLOCATED, address, 1000, 0);
         tell(ALLOCATED, address + 1024, 10, 7);
@@ -151,7 +151,7 @@ fn what_a_block_takes_is_said_where_it_changes() {
         begin(64 * MIB);
         attach();
         for granted in [512, 512, 1024] {
-            tell_of(Event {
+            tell_of(&Event {
                 what: ALLOCATED,
                 device: 0,
                 address: 4096,

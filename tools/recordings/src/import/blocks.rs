@@ -163,6 +163,17 @@ impl Blocks {
         }
     }
 
+    /// Forgets the groups of all blocks.
+    pub(crate) fn forget_groups(&mut self) {
+        self.groups.clear();
+        self.group_names.clear();
+        for (step, _) in &mut self.steps {
+            if let Step::Allocate(block) | Step::Fail(block, _) = step {
+                block.group = None;
+            }
+        }
+    }
+
     /// Returns the trace; `None` if nothing was allocated. `counted` names the unit of the moments' lines. `source` is set for a
     /// recording that says where its blocks lay.
     pub(crate) fn into_trace(

@@ -8,7 +8,10 @@
 //! program that asked. Logs are also met without a header, cut, one after the other, and within other output of a program: any line
 //! that is an event is taken, and the others are counted.
 
-use std::io::{self, BufRead};
+use std::{
+    collections::HashSet,
+    io::{self, BufRead},
+};
 
 use binpool_allocators::words::{blocks, counted};
 use binpool_trace::{TraceError, cut};
@@ -89,6 +92,8 @@ struct Columns {
     stream: usize,
     /// The line of the program that asked.
     location: Option<usize>,
+    /// The thread that asked.
+    thread: Option<usize>,
 }
 
 impl Columns {
@@ -107,6 +112,7 @@ impl Columns {
             size: place(&["Size", "Size (bytes)"])?,
             stream: place(&["Stream"])?,
             location: place(&["Location"]),
+            thread: place(&["Thread"]),
         })
     }
 
@@ -124,6 +130,7 @@ impl Columns {
             size: action + 2,
             stream: action + 3,
             location: None,
+            thread: action.checked_sub(2),
         }
     }
 }
@@ -155,6 +162,8 @@ struct Log {
     columns: Option<Columns>,
     last: Moment,
     events: usize,
+    /// The threads that have allocated.
+    threads: HashSet<String>,
     without_address: usize,
     /// Lines that are no events.
     others: usize,
@@ -215,7 +224,12 @@ impl Log {
             .ok_or_else(|| field("Stream", "a hexadecimal number"))?;
         let location = columns.location.map(|column| fields[column]);
         let location = location.filter(|_| action != Action::Free);
-        let group = location.filter(|name| !name.is_empty()).map(|name| {
+        let named = location.filter(|name| !name.is_empty());
+        let thread = columns.thread.map(|column| fields[column]);
+        let thread = thread.filter(|_| action != Action::Free && columns.location.is_none());
+        let thread = thread.map(|thread| format!("thread {thread}"));
+        self.threads.extend(thread.clone());
+        let group = named.or(thread.as_deref()).map(|name| {
             let name = name.replace(char::is_control, " ");
             self.blocks
                 .group(cut(name.trim(), LONGEST_LOCATION).into_owned())
@@ -241,7 +255,11 @@ impl Log {
         Ok(())
     }
 
-    fn into_trace(self, name: String, start: &[u8]) -> Result<Trace, TraceError> {
+    fn into_trace(mut self, name: String, start: &[u8]) -> Result<Trace, TraceError> {
+        if self.threads.len() == 1 {
+            // All blocks in one group would say nothing.
+            self.blocks.forget_groups();
+        }
         if !self.is_log() {
             return Err(kinds::foreign(start).at("line 1"));
         }

@@ -134,8 +134,8 @@ fn logs_one_after_the_other_are_runs_whose_memory_ends_with_them() {
     let trace = read(format!("{HEADER}{first}\u{feff}{HEADER}{second}"));
     assert_eq!(
         trace.to_string(),
-        "a 4096 64 0 0\na 8192 32 0 1000\nf 4096 1000\nf 8192 1000\n\
-         a 4096 16 0 300000000000\nf 4096 300000001000\n"
+        "g 0 thread 1\ng 1 thread 9\na 4096 64 0 0 0\na 8192 32 0 1000 0\nf 4096 1000\nf 8192 1000\n\
+         a 4096 16 0 300000000000 1\nf 4096 300000001000\n"
     );
     let remark = "2 logs, one after the other: 2 blocks, live at the end of one that is not the last, freed there";
     assert_eq!(trace.remarks(), [remark]);
@@ -187,6 +187,19 @@ fn the_header_names_the_columns_whatever_their_order() {
     let turned = |fields: &[&str]| fields.iter().rev().copied().collect::<Vec<_>>().join(",");
     let trace = lines("Stream,Size,Pointer,Action,Time,Thread", turned);
     assert_eq!(trace.to_string(), PROGRAM);
+}
+
+#[test]
+fn blocks_of_several_threads_are_grouped_by_them() {
+    let log = format!(
+        "{HEADER}1,14:21:19.998533,allocate,0x100,1000,0x0\n2,14:21:19.998534,allocate,0x200,2000,0x0\n\
+         2,14:21:19.998535,free,0x100,1000,0x0\n1,14:21:19.998536,allocate failure,0x0,9000,0x0\n"
+    );
+    let trace = read(log);
+    assert_eq!(
+        (trace.group_of(0), trace.group_of(1)),
+        (Some("thread 1"), Some("thread 2"))
+    );
 }
 
 /// What `rmm.csv_log()` returned.

@@ -64,8 +64,8 @@ pub(crate) struct View {
     /// How blocks are grouped at first. Default: by group if the trace has groups, otherwise by size.
     #[arg(long, value_parser = by())]
     pub(crate) by: Option<By>,
-    /// Attribute the allocations of a package, such as einops, to its callers when naming the groups of a snapshot of PyTorch or of a
-    /// recording of `binpool run`. Repeat it for several packages.
+    /// Attribute the allocations of a package, such as einops, to its callers when naming the groups of a recording with call
+    /// stacks. Repeat it for several packages.
     #[arg(long, value_name = "PACKAGE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) beyond: Vec<String>,
     /// Which device of another tool's snapshot with several. Default: all, in a menu; for JSON, the one with the most live bytes.

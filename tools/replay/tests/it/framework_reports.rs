@@ -85,3 +85,34 @@ fn live_memory_is_what_pytorch_counts() {
         "{report}"
     );
 }
+
+#[test]
+fn a_pool_is_not_advised_for_segments_that_a_framework_divides() {
+    let mut lines = String::new();
+    for number in 0..10 {
+        let _ = writeln!(lines, "a {number} 4096 0 1 0\nf {number} 1");
+    }
+    let header =
+        "h version 3\nh source a program on CUDA\ng 0 train.py:3 in step (device, context 1)\n";
+    let report = |text: &str| memory_report(&Trace::parse("t", text.as_bytes()).unwrap());
+    assert!(report(&format!("{header}{lines}")).contains("with a pool, the driver would be asked"));
+    let divided = report(&format!("{header}p divided 0 0 PyTorch\n{lines}"));
+    assert!(
+        divided.ends_with("a pool below it would save nothing"),
+        "{divided}"
+    );
+}
+
+#[test]
+fn a_pool_is_advised_for_what_it_would_serve() {
+    let header = "h version 3\nh source a program on OpenCL\ng 0 a.py:3 in f (unified device memory, context 1)\ng 1 a.py:4 in g (buffer, context 1)\n";
+    let pairs = |group: u32| -> String {
+        let pair = |number| format!("a {number} 4096 0 1 {group}\nf {number} 1\n");
+        (100 * group..100 * group + 10).map(pair).collect()
+    };
+    let report = |lines: &str| {
+        memory_report(&Trace::parse("t", format!("{header}{lines}").as_bytes()).unwrap())
+    };
+    assert!(!report(&pairs(0)).contains("with a pool"));
+    assert!(report(&(pairs(0) + &pairs(1))).contains("asked for memory 1 time instead of 10"));
+}

@@ -26,6 +26,8 @@ pub(crate) struct Tells {
     /// Whether it has any entry of the device. Of several devices, those without are not asked for.
     pub(crate) entries: bool,
     pub(crate) stacks: bool,
+    /// Whether entries have their threads, by which blocks are grouped.
+    pub(crate) threads: bool,
     pub(crate) times: bool,
 }
 

@@ -181,6 +181,7 @@ impl Recorder for PyTorch {
             ends: true,
             entries: has_entries,
             stacks: self.has_stacks,
+            threads: false,
             times: self.has_times && has_entries,
         }
     }

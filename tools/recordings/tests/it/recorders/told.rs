@@ -8,6 +8,7 @@ use binpool_trace::{Line, PoolEvent, Request, ShortageReport, Verdict};
 use super::{
     History, Tells, What,
     allocator::{Block, Note},
+    rmm::thread_of,
 };
 
 /// The group of blocks from before the recording, where others have one.
@@ -194,12 +195,14 @@ impl Told {
         let refused = told.refused.iter().map(|refused| &refused.group);
         let seen = told.moments.iter().flat_map(|moment| moment.live.values());
         let groups = seen.map(|seen| &seen.group).chain(refused);
-        if groups.flatten().all(|group| group == OLDER) {
+        let groups: BTreeSet<&String> = groups.flatten().collect();
+        if groups.iter().all(|group| *group == OLDER) || tells.threads && groups.len() == 1 {
             let live = told
                 .moments
                 .iter_mut()
                 .flat_map(|moment| moment.live.values_mut());
             live.for_each(|seen| seen.group = None);
+            told.refused.iter_mut().for_each(|it| it.group = None);
         }
         (told.moments.len() > 1).then_some(told)
     }
@@ -381,6 +384,9 @@ impl<'h> Teller<'h> {
     }
 
     fn group(&self, site: usize) -> Option<String> {
+        if self.tells.threads {
+            return Some(format!("thread {}", thread_of(site)));
+        }
         let name = match site {
             0 => "(backward pass?)".to_owned(),
             _ => format!("model/layers.py:{} forward", 10 + site),

@@ -36,6 +36,12 @@ const HOOK: (&str, &str) = (
     include_str!("../../../hook/sitecustomize.py"),
 );
 
+/// The variables by which JAX and TensorFlow allocate each block from the driver.
+const SWITCHES: [(&str, &str); 2] = [
+    ("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async"),
+    ("TF_GPU_ALLOCATOR", "cuda_malloc_async"),
+];
+
 /// What the program is run with. Temporary files are removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Environment {
@@ -106,6 +112,11 @@ impl Environment {
                 Some(before(&python, env::var_os("PYTHONPATH"))),
             ),
         ];
+        let is_unset = |name: &str| env::var_os(name).is_none_or(|value| value.is_empty());
+        let switches = SWITCHES
+            .iter()
+            .filter(|(name, _)| options.switch && is_unset(name));
+        variables.extend(switches.map(|(name, value)| (*name, Some(value.into()))));
         if recording.is_some() {
             variables.push(injection(&layer));
         }

@@ -129,7 +129,7 @@ fn not_seen(what: &str, is_pooled: bool) -> String {
         true => "on this machine: it is pooled on x86_64 only",
     };
     format!(
-        "no {what}: binpool covers OpenCL and CUDA, not Vulkan, HIP or Level Zero, and neither the program nor one that it started called \
+        "no {what}: binpool covers OpenCL, CUDA, and PyTorch and CuPy on CUDA, not Vulkan, HIP or Level Zero, and neither the program nor one that it started called \
          these where binpool can see it. It cannot see programs whose OpenCL loader supports no layers or is linked into them, programs that \
          start others without their environment variables, and programs on CUDA {on_cuda}"
     )

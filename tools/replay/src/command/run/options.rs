@@ -46,6 +46,10 @@ pub(crate) struct Run {
     /// Serve the program's allocations from a pool, which keeps and reuses the memory that the program releases.
     #[arg(long)]
     pub(crate) pool: bool,
+    /// With `--pool`, have JAX and TensorFlow allocate from it, by variables that they have for such an allocator:
+    /// `XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async` and `TF_GPU_ALLOCATOR=cuda_malloc_async`, unless these are set.
+    #[arg(long, requires = "pool")]
+    pub(crate) switch: bool,
     /// With `--pool`, the most device memory that each process may allocate, such as 4GiB: further requests fail as on a full device.
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "pool")]
     pub(crate) limit: Option<ByteSize>,

@@ -54,8 +54,8 @@ fn caller_beyond(frames: &[String], packages: &[String]) -> String {
     frame.map_or_else(|| "unknown".to_owned(), |frame| short(frame))
 }
 
-/// Returns the trace of a program that `binpool run` recorded with groups that are named beyond these packages: by the callers of what these
-/// allocate. Other traces stay as they are.
+/// Returns a trace with groups that are named beyond these packages: by the callers of what these allocate. Groups that are no frames, such as
+/// tags, stay as they are, and so do those of snapshots of PyTorch, which are named when they are read.
 ///
 /// ```
 /// use binpool_replay::report::named_beyond;
@@ -70,12 +70,19 @@ fn caller_beyond(frames: &[String], packages: &[String]) -> String {
 /// ```
 #[must_use]
 pub fn named_beyond(trace: Trace, packages: &[String]) -> Trace {
-    if packages.is_empty() || !trace.is_of_program() {
+    if packages.is_empty() {
         return trace;
     }
+    let is_of_program = trace.is_of_program();
     trace.with_groups(|stack, group| {
-        let (_, kind) = parts_of_group(group);
-        format!("{} ({kind})", caller_beyond(stack, packages))
+        if is_of_program {
+            let (_, kind) = parts_of_group(group);
+            return format!("{} ({kind})", caller_beyond(stack, packages));
+        }
+        let is_frame = stack.first().is_some_and(|frame| frame == group);
+        let is_beyond = |frame: &&String| !packages.iter().any(|package| is_in(frame, package));
+        let beyond = stack.iter().filter(|_| is_frame).find(is_beyond);
+        beyond.map_or_else(|| group.to_owned(), String::clone)
     })
 }
 
@@ -225,6 +232,19 @@ mod tests {
             caller_of(&["<stdin>:1 in <module>"]),
             "<stdin>:1 in <module>"
         );
+    }
+
+    #[test]
+    fn groups_of_a_pool_are_named_beyond_a_crate_unless_they_are_tags() {
+        let text = "h version 2\ng 1 nets::dense at nets/src/lib.rs:7\ng 2 weights\nk 1 nets::dense at nets/src/lib.rs:7\n\
+                    k 1 train::main at train/src/main.rs:3\na 1 64 0 0 1 1\na 2 64 0 0 2 1\n";
+        let trace = Trace::parse("recorded", text.as_bytes()).unwrap();
+        let trace = named_beyond(trace, &["nets".to_owned()]);
+        assert_eq!(
+            trace.group_of(0),
+            Some("train::main at train/src/main.rs:3")
+        );
+        assert_eq!(trace.group_of(1), Some("weights"));
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub(super) struct Figures {
     /// Why the pool did not serve allocations.
     pub(super) passed: Rows<Sum>,
     pub(super) devices: Vec<String>,
+    /// The framework whose segments the blocks are.
+    pub(super) divided_by: Option<String>,
 }
 
 /// A block.
@@ -179,6 +181,7 @@ impl Figures {
             let bytes = *bytes;
             match &**what {
                 "call" => calls.extend(calls_of(bytes, text)),
+                "divided" => self.divided_by = Some(shown(text)),
                 "passed" => passed.push((&**text, Sum { blocks: 1, bytes })),
                 // After the number of the context.
                 "context" => {
@@ -259,7 +262,7 @@ fn rows_of<'n, T: Total, O: Ord>(
 }
 
 /// Returns the kind of a group `buffer, context 1`, or `caller (buffer, context 1)`.
-fn kind_of(group: Option<&str>) -> &str {
+pub(super) fn kind_of(group: Option<&str>) -> &str {
     let kind = group.and_then(|group| parts_of_group(group).1.split(", context ").next());
     kind.unwrap_or(UNKNOWN)
 }

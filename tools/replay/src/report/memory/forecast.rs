@@ -5,11 +5,19 @@ use binpool_allocators::words::{bytes, counted};
 use binpool_recordings::Trace;
 use binpool_trace::shown;
 
-use super::reserved::most_reserved;
+use super::{figures::kind_of, reserved::most_reserved};
 use crate::{AllocatorChoice, Device, Outcome, Profile, ReplaySettings, figures::ratio};
 
-/// What a pool would save; `None` if it would save less than half of the requests to the driver, which is not worth one.
+/// The kinds of memory that `binpool run --pool` serves.
+const SERVED: [&str; 4] = ["buffer", "SVM", "device", "async pool"];
+
+/// What a pool would save of what it would serve; `None` if it would save less than half of the requests to the driver, which is not worth one.
 pub(super) fn forecast(trace: &Trace) -> Option<String> {
+    let is_served = |block| SERVED.contains(&kind_of(trace.group_of(block)));
+    let trace = &trace.only(|block| !trace.is_of_program() || is_served(block));
+    if trace.allocations() == 0 {
+        return None;
+    }
     let outcome = match replayed(trace) {
         Ok(outcome) => outcome,
         Err(text) => return Some(text),

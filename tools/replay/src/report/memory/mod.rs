@@ -63,6 +63,13 @@ pub fn memory_report(trace: &Trace) -> String {
     for table in tables.into_iter().flatten() {
         let _ = write!(text, "\n\n{}", table.or_for_errors());
     }
+    if let Some(framework) = &figures.divided_by {
+        let _ = write!(
+            text,
+            "\n\nmost of these are segments of {framework}, which divides them itself: a pool below it would save nothing"
+        );
+        return text;
+    }
     let forecast = match &history {
         // One that has binpool already has what it would gain.
         Some(_) if is_pooled => None,
