@@ -1,7 +1,7 @@
 """Tells the recording of ``binpool run --modules`` which module of a model allocates, in which part of a step.
 
-Forward: PyTorch's hooks of all modules. Backward: the thread of the backward pass is in the module whose output's gradient it computed last,
-which a hook of that output's node says; hooks of modules would change what the graph is made of. Optimizer: its hooks.
+Forward: PyTorch's hooks of all modules. Backward: the thread of the backward pass is in the module whose output's gradient it has reached
+last, which a hook of that output's node says; hooks of modules would change what the graph is made of. Optimizer: its hooks.
 """
 
 import ctypes

@@ -79,7 +79,8 @@ def _definitions() -> list[str]:
     major, minor = _version()
     # Later headers need it.
     standard = "c++17" if (major, minor) <= (2, 11) else "c++20"
-    return [f"-std={standard}", f"-DBINPOOL_TORCH={major * 100 + minor}", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"]
+    strings = int(torch._C._GLIBCXX_USE_CXX11_ABI)
+    return [f"-std={standard}", f"-DBINPOOL_TORCH={major * 100 + minor}", f"-D_GLIBCXX_USE_CXX11_ABI={strings}"]
 
 
 def _version() -> tuple[int, int]:

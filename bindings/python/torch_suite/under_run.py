@@ -48,7 +48,9 @@ print("RESULT", json.dumps([torch.cuda.get_allocator_backend(), stats["allocatio
 class Ran:
     """A program that has run."""
 
-    def __init__(self, *options: str, source: str = WORK + FIGURES, python: tuple[str, ...] = (), status: int = 0, **variables: str) -> None:
+    def __init__(
+        self, *options: str, source: str = WORK + FIGURES, python: tuple[str, ...] = (), status: int = 0, **variables: str
+    ) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.trace = pathlib.Path(self.folder.name) / "out.trace"
         script = pathlib.Path(self.folder.name) / "program.py"
@@ -189,11 +191,12 @@ def processes_of_torchrun_are_pooled() -> None:
 
 def an_allocator_of_the_program_stays() -> None:
     ran = Ran("--pool", source=WORK.replace("kept = work(0)", ""), PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
-    assert "PyTorch has its own allocator, not binpool's: binpool cannot be PyTorch's allocator: the allocator in use is `cudaMallocAsync`" in ran.said, ran.said
+    why = "binpool cannot be PyTorch's allocator: the allocator in use is `cudaMallocAsync`"
+    assert f"PyTorch has its own allocator, not binpool's: {why}" in ran.said, ran.said
 
 
 def a_limit_is_that_of_the_pool() -> None:
-    source = WORK.replace("kept = work(0)", "") + "try: tensor(50_000_000)\nexcept torch.OutOfMemoryError as error: print('limit' in str(error))"
+    source = WORK.replace("kept = work(0)", "try: tensor(50_000_000)\nexcept torch.OutOfMemoryError as error: print('limit' in str(error))")
     ran = Ran("--pool", "--limit", "20MiB", source=source)
     assert ran.out == "True\n", ran.out
 
