@@ -185,6 +185,35 @@ def test_a_framework_with_a_switch_is_named_unless_it_is_set(tmp_path):
     assert "has an allocator of its own" not in said
 
 
+def test_cupy_is_pooled_and_recorded_array_by_array(tmp_path, driver):
+    script = program(
+        tmp_path,
+        """
+        import threading
+        import cupy
+
+        def work():
+            pool = cupy.get_default_memory_pool()
+            for size in [3000, 5000, 3000]:
+                block = pool.malloc(size)
+
+        work()
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        print(type(cupy.get_default_memory_pool()).__module__)
+        """,
+    )
+    recording = tmp_path / "out.trace"
+    paths = {"path": HERE / "cupy_stand_in", "LD_LIBRARY_PATH": driver["LD_LIBRARY_PATH"]}
+    told, said = run(sys.executable, script, option=f"--pool --record {recording} --report", **paths)
+    assert told == "binpool.cupy\n"
+    lines = recording.read_text().splitlines()
+    assert [line.split()[2] for line in lines if line.startswith("a ")] == ["3000", "5000", "3000"] * 2
+    assert len([line for line in lines if line.startswith("f ")]) == 6
+    assert "h device stand-in" in lines and "in work" in said and "array" in said, said
+
+
 # Of Debian: PyTorch for CPU, in another Python than the package's.
 CPU = "/usr/bin/python3"
 

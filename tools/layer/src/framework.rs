@@ -9,7 +9,7 @@ use std::{
     ffi::{CStr, c_char, c_int},
     sync::{
         Mutex, Once, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
 };
 
@@ -57,12 +57,22 @@ impl What {
     ];
 }
 
-/// Set once a framework tells of its memory.
-static TELLS: AtomicBool = AtomicBool::new(false);
+/// What frameworks tell of their memory. What they have from the driver is then not recorded as blocks of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tells {
+    Nothing,
+    Blocks,
+    BlocksAndSegments,
+}
 
-/// Returns whether a framework tells of its memory. What it has from the driver is then not recorded as blocks of the program.
-pub(crate) fn tells() -> bool {
-    TELLS.load(Ordering::Relaxed)
+static TELLS: AtomicU8 = AtomicU8::new(Tells::Nothing as u8);
+
+/// Returns what frameworks tell.
+pub(crate) fn tells() -> Tells {
+    let told = TELLS.load(Ordering::Relaxed);
+    let all = [Tells::Nothing, Tells::Blocks, Tells::BlocksAndSegments];
+    let is_it = |tells: &Tells| *tells as u8 == told;
+    all.into_iter().find(is_it).unwrap_or(Tells::Nothing)
 }
 
 /// Set once a framework has a pool of binpool.
@@ -254,7 +264,7 @@ fn clamped(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Begins to record the blocks of a framework, which are called `kind`, from this allocator. Returns 1 if this process is recorded, 0 otherwise.
+/// Begins to record the blocks of a framework from this allocator: PyTorch's tensors, or CuPy's arrays. Returns 1 if this process is recorded, 0 otherwise.
 ///
 /// # Safety
 ///
@@ -270,9 +280,18 @@ pub(crate) unsafe extern "C" fn binpool_run_attach(
         };
         // SAFETY: the caller's.
         let allocator = unsafe { CStr::from_ptr(allocator) }.to_string_lossy();
-        lock(&frameworks.state).kind = if are_tensors != 0 { "tensor" } else { "array" };
+        // CuPy says nothing of its segments.
+        let (kind, tells) = match are_tensors {
+            0 => ("array", Tells::Blocks),
+            _ => ("tensor", Tells::BlocksAndSegments),
+        };
+        let mut state = lock(&frameworks.state);
+        state.kind = kind;
+        let first = state.devices.get(&0).map(|known| known.device.clone());
+        drop(state);
+        frameworks.recording.begin_on(first.as_slice());
         frameworks.recording.note("allocator", 0, &allocator);
-        TELLS.store(true, Ordering::Relaxed);
+        TELLS.fetch_max(tells as u8, Ordering::Relaxed);
         1
     })
 }

@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
+use binpool_trace::PoolEvent;
+
 use super::{
     arguments::Arguments,
     driver::driver,
@@ -10,7 +12,7 @@ use super::{
     live::{Live, Taken},
 };
 use crate::{
-    framework,
+    framework::{self, Tells},
     recording::{Device, Group, Lock, Recording, hold_over_fork, lock, recording},
 };
 
@@ -32,6 +34,8 @@ struct State {
 pub(super) struct Block {
     id: u64,
     stream: u32,
+    /// Set for memory that a framework divides: its address is the ID.
+    is_segment: bool,
 }
 
 /// A request of the program.
@@ -66,23 +70,48 @@ pub(super) fn tracker() -> Option<&'static Tracker> {
 impl Tracker {
     /// Notes a block that the program has at an address, or by a handle.
     pub(super) fn allocated(&self, space: Space, handle: usize, request: Request) {
-        if framework::tells() {
-            return;
-        }
-        let (group, stream) = self.group(request);
-        let id = self.recording.allocated(group, request.bytes, stream);
-        let block = Block { id, stream };
+        let block = match framework::tells() {
+            Tells::Nothing => {
+                let (group, stream) = self.group(request);
+                let id = self.recording.allocated(group, request.bytes, stream);
+                Block {
+                    id,
+                    stream,
+                    is_segment: false,
+                }
+            }
+            Tells::Blocks if space == Space::Memory => {
+                let (memory, bytes) = (handle as u64, request.bytes as u64);
+                self.recording.pool(PoolEvent::Taken { memory, bytes });
+                Block {
+                    id: memory,
+                    stream: 0,
+                    is_segment: true,
+                }
+            }
+            Tells::Blocks | Tells::BlocksAndSegments => return,
+        };
         let old = lock(&self.state)
             .live
             .put(space, handle, request.context, block);
         if let Some(old) = old {
-            self.recording.freed(old.id);
+            self.ended(old);
+        }
+    }
+
+    fn ended(&self, block: Block) {
+        if block.is_segment {
+            let memory = block.id;
+            self.recording.pool(PoolEvent::GivenBack { memory });
+        } else {
+            self.recording.freed(block.id);
         }
     }
 
     /// Notes a request that was refused for lack of memory.
     pub(super) fn refused(&self, request: Request) {
-        if framework::tells() {
+        // A framework that tells of its blocks tells of what it is refused.
+        if framework::tells() != Tells::Nothing {
             return;
         }
         let (group, stream) = self.group(request);
@@ -154,10 +183,11 @@ impl Tracker {
         for block in ended {
             if let Some(stream) = stream
                 && stream != block.stream
+                && !block.is_segment
             {
                 self.recording.used(block.id, stream);
             }
-            self.recording.freed(block.id);
+            self.ended(block);
         }
     }
 

@@ -145,9 +145,14 @@ impl Recording {
         self.writer().place_within(frames, Place::here())
     }
 
+    /// Has the header name the device of the program, if it is one, unless it is written.
+    pub(crate) fn begin_on(&self, devices: &[Device]) {
+        self.writer().set_devices(devices);
+    }
+
     /// Notes a context of the program, which has this number, and these devices.
     pub(crate) fn context(&self, number: u32, devices: &[Device]) {
-        self.writer().set_devices(devices);
+        self.begin_on(devices);
         let names: Vec<&str> = devices.iter().map(|device| &*device.name).collect();
         self.note("context", 0, &format!("{number}: {}", names.join(", ")));
     }

@@ -33,6 +33,7 @@ const TAKEN: u32 = 3;
 const GIVEN_BACK: u32 = 4;
 const REFUSED: u32 = 7;
 
+/// Attaches a framework that tells of its segments, too.
 fn attach() -> c_int {
     unsafe {
         binpool_run_device(0, c"a card".as_ptr(), 1 << 30);
@@ -141,6 +142,32 @@ fn its_blocks_are_recorded_with_their_addresses_in_the_place_of_its_segments() {
     assert_eq!(found, expected, "{lines:#?}");
     assert!(
         lines.iter().any(|line| line == "g 1 tensor, context 1"),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn what_the_driver_gives_is_the_segments_of_one_that_does_not_tell_of_them() {
+    let program = || {
+        begin(64 * MIB);
+        assert_eq!(
+            unsafe { binpool_run_attach(0, c"its allocator".as_ptr()) },
+            1
+        );
+        let segment = allocate(2 * MIB).unwrap();
+        tell(ALLOCATED, segment, 1000, 0);
+        tell(FREED, segment, 1000, 0);
+        assert_eq!(allocate(100 * MIB), Err(2));
+        free(segment);
+    };
+    let Some(lines) = record(&[], program) else {
+        return;
+    };
+    let letters: Vec<String> = lines_of(&lines, &["a", "f", "s", "S", "o"]);
+    let letters: String = letters.iter().map(|line| &line[..1]).collect();
+    assert_eq!(letters, "safS", "{lines:#?}");
+    assert!(
+        lines.iter().any(|line| line == "g 0 array, context 1"),
         "{lines:#?}"
     );
 }
