@@ -14,10 +14,8 @@ class MemoryHook:
     def __exit__(self, *_raised):
         del _hooks[self.name]
 
-    def nothing(self, **_facts):
-        pass
-
-    alloc_preprocess = alloc_postprocess = malloc_preprocess = malloc_postprocess = free_preprocess = free_postprocess = nothing
+    def __getattr__(self, _name):
+        return lambda **_facts: None
 
 
 __pyx_capi__ = {"_has_memory_hooks": function(lambda _: bool(_hooks))}
