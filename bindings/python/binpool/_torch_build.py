@@ -14,7 +14,7 @@ import torch
 FLAGS = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden"]
 
 # The versions whose allocator the one here has the functions of.
-ALLOCATOR_VERSIONS = ((2, 9), (2, 11))
+ALLOCATOR_VERSIONS = ((2, 9), (2, 15))
 
 
 class BuildError(RuntimeError):

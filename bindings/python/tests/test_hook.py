@@ -135,7 +135,7 @@ def test_a_python_that_is_isolated_is_left_alone_and_a_line_says_so():
 
 def test_what_pytorch_cannot_have_is_said_in_a_line(tmp_path):
     for variables, expected in [
-        ({"STAND_IN_VERSION": "2.30.1"}, "binpool knows PyTorch 2.9 to 2.11, and this is 2.30.1\n"),
+        ({"STAND_IN_VERSION": "2.30.1"}, "binpool knows PyTorch 2.9 to 2.15, and this is 2.30.1\n"),
         ({"CXX": "no-compiler"}, "there is no C++ compiler `no-compiler`: install one, or name it by the variable CXX\n"),
         ({"CXX": "false"}, "the compiler says:"),
     ]:

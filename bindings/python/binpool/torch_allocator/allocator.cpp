@@ -336,6 +336,26 @@ class Binpool final : public Forwarding {
   }
 #endif
 
+#if BINPOOL_TORCH >= 212
+  Context getContextForPointer(const void* pointer) override {
+    Context context;
+    const bool is_ours = blocks_.with(const_cast<void*>(pointer), [&](const Block& block) { context = block.context; });
+    return is_ours ? context : native_->getContextForPointer(pointer);
+  }
+#endif
+
+#if BINPOOL_TORCH >= 214
+  void annotateMemory(const void* pointer, const std::string& metadata) override {
+    Block block;
+    if (blocks_.with(const_cast<void*>(pointer), [&](const Block& found) { block = found; })) {
+      const auto address = reinterpret_cast<size_t>(pointer);
+      history_.record(TraceEntry::ANNOTATE, address, block.asked, block.stream, block.device, block.context, &metadata);
+    } else {
+      native_->annotateMemory(pointer, metadata);
+    }
+  }
+#endif
+
   void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override {
     // In a last resort, `run_out` calls it.
     native_->attachOutOfMemoryObserver([observer](int64_t device, size_t asked, size_t allowed, size_t free) {

@@ -1,4 +1,4 @@
-// PyTorch's allocator for CUDA, as the versions 2.9 to 2.11 have it; BINPOOL_TORCH is 209 to 211.
+// PyTorch's allocator for CUDA, as the versions 2.9 to 2.15 have it; BINPOOL_TORCH is 209 to 215.
 
 #pragma once
 
@@ -215,6 +215,34 @@ class Forwarding : public CUDAAllocator {
   }
   void recordHistory(bool enabled, CreateContextFn recorder, size_t most_entries, RecordContext when, bool clear) override {
     record_as({enabled, recorder, most_entries, when, clear, {}});
+  }
+#endif
+
+#if BINPOOL_TORCH >= 212
+  Context getContextForPointer(const void* pointer) override {
+    return native_->getContextForPointer(pointer);
+  }
+  void attachOomRejectionObserver(OomRejectionObserver observer) override {
+    native_->attachOomRejectionObserver(std::move(observer));
+  }
+#endif
+#if BINPOOL_TORCH >= 213
+  void markCaptureBegin(DeviceIndex device) override {
+    native_->markCaptureBegin(device);
+  }
+  void markCaptureEnd(DeviceIndex device) override {
+    native_->markCaptureEnd(device);
+  }
+  c10::DataPtr allocateWithAddress(size_t bytes, void* address) override {
+    return native_->allocateWithAddress(bytes, address);
+  }
+#endif
+#if BINPOOL_TORCH >= 214
+  bool supportsUserMetadata() override {
+    return native_->supportsUserMetadata();
+  }
+  void annotateMemory(const void* pointer, const std::string& metadata) override {
+    native_->annotateMemory(pointer, metadata);
   }
 #endif
 

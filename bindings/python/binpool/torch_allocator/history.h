@@ -96,7 +96,8 @@ class History {
       size_t bytes,
       cudaStream_t stream,
       DeviceIndex device,
-      const Context& context) {
+      const Context& context,
+      [[maybe_unused]] const std::string* metadata = nullptr) {
     if (!is_observed()) {
       return;
     }
@@ -114,7 +115,7 @@ class History {
         compiled
 #if BINPOOL_TORCH >= 210
         ,
-        user_metadata_
+        metadata ? *metadata : user_metadata_
 #endif
     );
     for (const auto& tracker : trackers_) {
