@@ -98,7 +98,7 @@ class _Within:
         self._layer, self._number = layer, number
 
     def __call__(self, _: Any) -> None:
-        # A thread with Python below it is the program's own, which would be there for ever.
+        # A thread with Python below it is the program's own, which would be there forever.
         if sys._getframe().f_back is None:
             self._layer.binpool_run_enter(self._number)
 

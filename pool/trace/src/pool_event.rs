@@ -97,6 +97,12 @@ pub enum What {
     /// `spare`: pages of this size are mapped nowhere from now on, because a call failed.
     Spare,
     /// Any other word. Other tools write `begin` and `end` of a part of the program, `annotate` and `snapshot`.
+    ///
+    /// `binpool run` writes `call`, `context`, `stream` and `passed`, and where a framework such as PyTorch tells of its memory:
+    /// `allocator`, with the name of its allocator. From there on, blocks have their addresses for IDs; segments have theirs for
+    /// numbers, and pages for offsets. A line `b` says what the blocks at an address take from there on, without it they take what PyTorch's
+    /// allocator gives them. `free` says what the device has free when the next request fails, and `divided` that the blocks are segments of a
+    /// framework that does not tell.
     Other(Box<str>),
 }
 

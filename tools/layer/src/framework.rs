@@ -128,7 +128,7 @@ struct Known {
     is_recorded: bool,
 }
 
-/// Returns the frameworks of this process; `None` where nothing is recorded.
+/// Returns the frameworks of this process; `None` if nothing is recorded.
 fn frameworks() -> Option<&'static Frameworks> {
     static FRAMEWORKS: OnceLock<Option<Frameworks>> = OnceLock::new();
     static WATCHES: Once = Once::new();

@@ -217,7 +217,8 @@ impl Places {
         let wrong = Unplaced::GivenBack(address);
         let memory = self.memories.get(&address).ok_or(wrong)?;
         let has_blocks = self.live.range(address..address + memory.bytes).next();
-        if memory.bytes != bytes || has_blocks.is_some() {
+        // Pages leave as pages: a block may lie across several.
+        if memory.bytes != bytes || has_blocks.is_some() || memory.are_pages {
             return Err(wrong);
         }
         self.memories.remove(&address);

@@ -24,7 +24,7 @@ def own():
         if getattr(error, "name", "sitecustomize") != "sitecustomize":
             raise
     finally:
-        # Whoever imports this module looks for it there.
+        # The import of this module looks for it there.
         sys.modules.setdefault("sitecustomize", this)
 
 
@@ -35,7 +35,7 @@ def say(text):
         os.close(os.open(os.path.join(os.environ["BINPOOL_RUN"], name), os.O_CREAT | os.O_EXCL))
         sys.stderr.write("binpool: " + text + "\n")
     except (OSError, KeyError, AttributeError, ValueError):
-        pass  # It was said, the run has ended, or nobody listens.
+        pass  # It was said before, the run has ended, or standard error is closed.
 
 
 def load(name):
