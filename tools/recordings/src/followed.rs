@@ -36,6 +36,12 @@ pub(crate) fn allocator(event: &PoolEvent) -> Option<&str> {
 }
 
 impl Followed {
+    /// Returns whether a trace says nothing yet of where blocks lie.
+    pub(crate) fn fits(trace: &Trace) -> bool {
+        let keys = ["allocator", "blocks", "pages"];
+        keys.iter().all(|key| trace.header_value(key).is_none())
+    }
+
     /// Begins with the allocator of this name.
     pub(crate) fn new(allocator: &str, trace: &mut Trace) -> Self {
         trace.push_header("allocator", allocator);

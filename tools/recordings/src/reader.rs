@@ -242,15 +242,17 @@ impl Reader {
     ) -> Result<(), TraceError> {
         let PoolEvent::Report(report) = &*event else {
             let time = self.advance(time)?;
-            match (followed::allocator(&event), &mut self.followed) {
+            let allocator = followed::allocator(&event);
+            match (allocator, &mut self.followed) {
+                // The first one's, where there are two.
                 (Some(_), Some(_)) => {}
-                (Some(allocator), None) => {
+                (Some(allocator), None) if self.has_uses && Followed::fits(&self.trace) => {
                     self.followed = Some(Followed::new(allocator, &mut self.trace));
                 }
                 (None, Some(followed)) => {
                     followed.take(event.into_owned(), time, &mut self.trace);
                 }
-                (None, None) => self.trace.push_step(event.into_owned(), time),
+                (_, None) => self.trace.push_step(event.into_owned(), time),
             }
             return Ok(());
         };

@@ -143,6 +143,10 @@ fn a_contradiction_leaves_the_requests() {
             "two blocks overlap",
         ),
         (
+            "m 0 20971520 4096 2\nS 20971520 3\na 20971520 700 0 3 1\n",
+            "memory is released while it has blocks, or with another size",
+        ),
+        (
             "m 0 20971520 4096 2\na 20971520 700 0 2 1\nM 0 20971520 4096 3\n",
             "memory is released while it has blocks",
         ),

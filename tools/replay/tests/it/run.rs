@@ -637,8 +637,7 @@ fn a_program_without_a_recording_is_explained_and_ends_as_it_does() {
         let ran = run(&folder, &words);
         assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(4), "told\n"));
         let errors = text(&ran.stderr);
-        let covered =
-            "binpool: no recording: binpool covers OpenCL and CUDA, not Vulkan, HIP or Level Zero";
+        let covered = "binpool: no recording: binpool covers OpenCL, CUDA, and PyTorch and CuPy on CUDA, not Vulkan, HIP or Level Zero";
         assert!(errors.starts_with(covered), "{errors}");
         assert!(errors.contains("CUPTI"), "{errors}");
     }
