@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use binpool_trace::{PoolEvent, ShortageReport, What};
 
 use crate::{
-    Trace,
+    PoolStep, Trace,
     places::{Places, Takes, Unplaced, number_of},
 };
 
@@ -39,7 +39,9 @@ impl Followed {
     /// Returns whether a trace says nothing yet of where blocks lie.
     pub(crate) fn fits(trace: &Trace) -> bool {
         let keys = ["allocator", "blocks", "pages"];
+        let is_note = |step: &PoolStep| matches!(step.event, PoolEvent::Did { .. });
         keys.iter().all(|key| trace.header_value(key).is_none())
+            && trace.pool_steps.iter().all(is_note)
     }
 
     /// Begins with the allocator of this name.

@@ -171,3 +171,28 @@ fn it_is_the_same_when_it_is_written_again() {
     assert_eq!(places(&again), places(&trace));
     assert_eq!(again.to_string(), trace.to_string());
 }
+
+#[test]
+fn an_allocator_is_followed_only_in_the_recording_of_a_program_that_says_nothing_else_of_places() {
+    let lines = "p allocator 0 1 its allocator\ns 20971520 2097152 2\na 20971520 700 0 2\n";
+    let of = |before: &str| Trace::parse("t", format!("{before}{lines}").as_bytes()).unwrap();
+    assert_eq!(
+        of("h version 3\n").header_value("allocator"),
+        Some("its allocator")
+    );
+    for before in [
+        "",
+        "h version 2\n",
+        "h version 3\nh allocator another\n",
+        "h version 3\nb 81920 7 0 1024\n",
+    ] {
+        let trace = of(before);
+        assert_ne!(trace.header_value("allocator"), Some("its allocator"));
+        assert_eq!(
+            Trace::parse("t", trace.to_string().as_bytes())
+                .unwrap()
+                .to_string(),
+            trace.to_string()
+        );
+    }
+}
