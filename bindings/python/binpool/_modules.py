@@ -28,8 +28,8 @@ class Places:
     def __init__(self, layer: ctypes.CDLL) -> None:
         self._layer = layer
         self._thread = _Thread()
-        # The path of each module below the outermost one, and the class of that.
-        self._paths: weakref.WeakKeyDictionary[torch.nn.Module, tuple[str, str]] = weakref.WeakKeyDictionary()
+        # The class of the outermost module of each, and the path below that. By its identity: a module need not be hashable.
+        self._paths: dict[int, tuple[weakref.ref[torch.nn.Module], str, str]] = {}
         self._numbers: dict[tuple[str, str, str], int] = {}
         # The places of the backward pass.
         self._later: set[int] = set()
@@ -48,23 +48,38 @@ class Places:
         parts = path.split(".") if path else []
         frames = ["module " + ".".join(parts[:length]) for length in range(len(parts), 0, -1)]
         frames += ["module " + root] * bool(root) + ["phase " + phase]
-        number: int = self._layer.binpool_run_place("\n".join(frames).encode())
+        number: int = self._layer.binpool_run_place("\n".join(frames).encode(errors="replace"))
         self._numbers[phase, root, path] = number
         if phase in ("backward", "recomputed"):
             self._later.add(number)
         return number
 
     def _path(self, module: torch.nn.Module) -> tuple[str, str]:
-        """Return the class of the outermost module, and the path below it."""
-        found = self._paths.get(module)
-        if found is None:
-            root = type(module).__name__
-            for path, part in module.named_modules():
-                self._paths[part] = root, path
-            found = self._paths[module]
-        return found
+        """Return the class of the outermost module, and the path below it. A module that is called first is an outermost one."""
+        found = self._paths.get(id(module))
+        if found is None or found[0]() is not module:
+            self._add(module, type(module).__name__, "", set())
+            found = self._paths[id(module)]
+        return found[1], found[2]
+
+    def _add(self, module: torch.nn.Module, root: str, path: str, seen: set[int]) -> None:
+        number = id(module)
+        if number in seen:
+            return
+        seen.add(number)
+
+        def forget(_: object) -> None:
+            self._paths.pop(number, None)
+
+        self._paths[number] = weakref.ref(module, forget), root, path
+        for name, part in module._modules.items():
+            if part is not None:
+                self._add(part, root, f"{path}.{name}" if path else name, seen)
 
     def _enter(self, module: torch.nn.Module, _: Any) -> None:
+        # The compiler would trace what follows.
+        if torch.compiler.is_compiling():
+            return
         outer: int = self._layer.binpool_run_enter(0)
         self._thread.outer.append(outer)
         # Checkpoints compute once more what they have not kept.
@@ -72,6 +87,8 @@ class Places:
         self._layer.binpool_run_enter(self._number(phase, *self._path(module)))
 
     def _leave(self, module: torch.nn.Module, _: Any, output: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
         if self._thread.outer:
             self._layer.binpool_run_enter(self._thread.outer.pop())
         number = self._number("backward", *self._path(module))

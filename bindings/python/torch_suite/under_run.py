@@ -282,6 +282,55 @@ def modules_are_named() -> None:
     assert "layers.0.last, forward" in ran.report()
 
 
+def modules_of_any_kind_run_as_without_hooks() -> None:
+    source = MODEL[: MODEL.index("class Block")] + """
+import copy
+from collections import namedtuple
+
+Pair = namedtuple("Pair", "one other")
+
+class Equal(nn.Module):
+    def __eq__(self, other):
+        return isinstance(other, Equal)
+    def forward(self, given):
+        made = Make.apply(given, 100)
+        return {"made": Pair(made, [None, iter("abc"), made]), "more": ()}
+
+class Fails(nn.Module):
+    def forward(self, given):
+        raise KeyError(3)
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.equal, self.fails, self.makes = Equal(), Fails(), Makes(10)
+    def forward(self, given):
+        try:
+            self.fails(given)
+        except KeyError:
+            pass
+        return self.makes(self.equal(given)["made"].one)
+
+given = torch.empty(5, device="cuda", requires_grad=True)
+outer = Outer()
+for model in [outer, copy.deepcopy(outer), torch.compile(outer, backend="eager"), torch.compile(Makes(7), backend="eager", fullgraph=True)]:
+    made = model(given)
+    made.backward(torch.empty_like(made))
+    with torch.no_grad():
+        model(given)
+    with torch.inference_mode():
+        model(given)
+del outer, model
+after = torch.empty(3, device="cuda")
+"""
+    ran = Ran("--record", "TRACE", "--modules", source=source)
+    assert "Traceback" not in ran.said, ran.said
+    report = ran.report()
+    assert "equal, forward" in report and "makes, backward" in report, report
+    # No module was left behind after the one that failed.
+    assert "program.py:" in report and "fails" not in report, report
+
+
 if __name__ == "__main__":
     checks = Checks("under_run")
     for check in [
@@ -296,6 +345,7 @@ if __name__ == "__main__":
         an_allocator_of_the_program_stays,
         a_limit_is_that_of_the_pool,
         modules_are_named,
+        modules_of_any_kind_run_as_without_hooks,
         # The stand-in has no driver behind its runtime for it.
         *([tensors_are_recorded_in_expandable_segments] if "gpu" in sys.argv else []),
     ]:
