@@ -160,7 +160,7 @@ impl Frameworks {
         match What::ALL.get(event.what as usize) {
             Some(What::Allocated) => self.allocated(event),
             Some(What::Refused) => {
-                let (group, stream) = self.place(event);
+                let (group, stream) = self.group_and_stream(event);
                 self.recording.note("free", address, "");
                 self.recording.refused(group, clamped(bytes), stream);
             }
@@ -195,7 +195,7 @@ impl Frameworks {
         let Event {
             address, granted, ..
         } = event;
-        let (group, stream) = self.place(event);
+        let (group, stream) = self.group_and_stream(event);
         let mut state = lock(&self.state);
         let was_live = !state.live.insert(address);
         let is_known = granted == 0 || state.granted.insert(address, granted) == Some(granted);
@@ -222,7 +222,7 @@ impl Frameworks {
     }
 
     /// Returns the group of a block, and the number of its stream: 0 for the default stream of the first device.
-    fn place(&self, event: Event) -> (Group, u32) {
+    fn group_and_stream(&self, event: Event) -> (Group, u32) {
         let mut state = lock(&self.state);
         let known = state.devices.entry(event.device).or_default();
         let new = (!known.is_recorded).then(|| known.device.clone());
