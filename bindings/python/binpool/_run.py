@@ -15,9 +15,14 @@ from typing import Any
 _Say = Callable[[str], None]
 
 
+_known: set[str] = set()
+
+
 def imported(name: str, say: _Say) -> None:
-    """Pool and record a framework that was imported just now, and say what does not work."""
-    {"torch": _torch, "cupy": _cupy}[name](say)
+    """Pool and record a framework that was imported just now, and say what does not work. Later calls for it do nothing."""
+    if name not in _known:
+        _known.add(name)
+        {"torch": _torch, "cupy": _cupy}[name](say)
 
 
 def _is_set(name: str) -> bool:
@@ -32,10 +37,10 @@ def _records() -> bool:
     return bool(os.environ.get("BINPOOL_RECORD")) and _layer() is not None
 
 
-def _note_pool(requests: int = 0, reserved: int = 0, live: int = 0) -> None:
+def _note_pool(served: int = 0, refused: int = 0, reserved: int = 0, live: int = 0) -> None:
     """Let ``binpool run`` know that there is a pool, and what it has done."""
     if layer := _layer():
-        layer.binpool_run_pool(*map(ctypes.c_uint64, (requests, reserved, max(reserved - live, 0))))
+        layer.binpool_run_pool(*map(ctypes.c_uint64, (served, refused, reserved, max(reserved - live, 0))))
 
 
 # PyTorch.
@@ -44,6 +49,8 @@ def _note_pool(requests: int = 0, reserved: int = 0, live: int = 0) -> None:
 def _torch(say: _Say) -> None:
     import torch
 
+    if not hasattr(torch, "version"):
+        return None  # A module of the program's own, which has this name.
     if torch.version.cuda is None:
         return say("PyTorch is left alone: this one is built without CUDA")
     if _pools():
@@ -54,27 +61,34 @@ def _torch(say: _Say) -> None:
 
 
 def _pool_torch(say: _Say) -> None:
-    from binpool import _torch_build
-
     try:
         library = _library("torch_allocator")
         from binpool import torch as own  # It names what only known versions of PyTorch have.
 
         own._install(library)
-    except (_torch_build.BuildError, OSError, RuntimeError) as error:
+    except Exception as error:
         return say(f"PyTorch has its own allocator, not binpool's: {error}")
     _note_pool()
-    atexit.register(_tell_of_torch)
+    atexit.register(_tell_of_torch, str(library))
 
 
 def _record_torch(say: _Say) -> None:
     """Attach the tracker. PyTorch calls this in the middle of its own beginning, which an exception would end."""
+    if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING") == "1":
+        return  # Each tensor is the driver's, and recorded as such.
     try:
         _attach_tracker()
     except Exception as error:
         # What the driver gives is recorded.
         _layer().binpool_run_divided(b"PyTorch")
-        say(f"PyTorch's segments are recorded, not its tensors: {error}")
+        return say(f"PyTorch's segments are recorded, not its tensors: {error}")
+    if _is_set("BINPOOL_MODULES"):
+        try:
+            from binpool import _modules
+
+            _modules.Places(_layer()).begin()
+        except Exception as error:
+            say(f"tensors are recorded without the modules that they are of: {error}")
 
 
 def _attach_tracker() -> None:
@@ -97,10 +111,6 @@ def _attach_tracker() -> None:
     if failure := tracker.binpool_tracker_attach(event, granted):
         raise RuntimeError(failure.decode(errors="replace"))
     layer.binpool_run_attach(True, names[backend])
-    if _is_set("BINPOOL_MODULES"):
-        from binpool import _modules
-
-        _modules.Places(layer).begin()
 
 
 def _library(name: str) -> pathlib.Path:
@@ -119,15 +129,15 @@ def _library(name: str) -> pathlib.Path:
         raise
 
 
-def _tell_of_torch() -> None:
+def _tell_of_torch(library: str) -> None:
     import torch
 
     if not torch.cuda.is_initialized() or torch.cuda.get_allocator_backend() != "binpool":
         return
+    totals = (ctypes.c_uint64 * 4)()
     for number in range(torch.cuda.device_count()):
-        stats = torch.cuda.memory_stats(number)
-        if requests := stats.get("allocation.all.allocated"):
-            _note_pool(requests, stats["reserved_bytes.all.peak"], stats["allocated_bytes.all.peak"])
+        ctypes.CDLL(library).binpool_torch_totals(number, totals)
+        _note_pool(*totals)
 
 
 # CuPy.
@@ -195,7 +205,8 @@ def _hook() -> Any:
 
 # The layer, which writes the recording: tools/layer/src/framework.rs.
 
-_ALLOCATED, _FREED, _REFUSED = 0, 2, 7
+_ARRAY = 1 << 16
+_ALLOCATED, _FREED, _REFUSED = 0 | _ARRAY, 2 | _ARRAY, 7 | _ARRAY
 
 
 class _Event(ctypes.Structure):

@@ -133,6 +133,43 @@ def test_a_python_that_is_isolated_is_left_alone_and_a_line_says_so():
         assert f"{option} loads nothing from outside: PyTorch and CuPy are left alone" in said
 
 
+# As wrapt's: it is asked first, and asks all others.
+ASKING = """
+import importlib.util, sys
+
+class Asks:
+    asked = set()
+    def find_spec(self, name, path=None, target=None):
+        if name in self.asked:
+            return None
+        self.asked.add(name)
+        try:
+            return importlib.util.find_spec(name)
+        finally:
+            self.asked.discard(name)
+
+sys.meta_path.insert(0, Asks())
+"""
+
+
+def test_another_finder_that_asks_all_others_changes_nothing(tmp_path):
+    program(tmp_path, ASKING, "sitecustomize.py")
+    counted = "import sys, torch; import binpool._run as run; print(len(run._known)); import pickle; pickle.dumps(torch.__spec__)"
+    told, said = run(sys.executable, "-c", counted, path=f"{STAND_IN}{os.pathsep}{tmp_path}")
+    assert told == "1\n" and said.count(WITHOUT_CUDA) == 1
+
+
+def test_modules_of_the_program_that_are_named_like_ours_are_left_alone(tmp_path):
+    script = program(tmp_path, f"print(__name__)\n{ASK}", "binpool.py")
+    told, said = run(sys.executable, script)
+    assert told == "__main__\nnot told\n"
+    assert "has no package binpool" in said
+    script.unlink()
+    program(tmp_path, "mine = 7", "torch.py")
+    told, said = run(sys.executable, "-c", "import torch; print(torch.mine)", path=tmp_path)
+    assert told == "7\n" and "left alone" not in said
+
+
 def test_what_pytorch_cannot_have_is_said_in_a_line(tmp_path):
     for variables, expected in [
         ({"STAND_IN_VERSION": "2.30.1"}, "binpool knows PyTorch 2.9 to 2.15, and this is 2.30.1\n"),

@@ -199,6 +199,33 @@ def a_limit_is_that_of_the_pool() -> None:
     source = WORK.replace("kept = work(0)", "try: tensor(50_000_000)\nexcept torch.OutOfMemoryError as error: print('limit' in str(error))")
     ran = Ran("--pool", "--limit", "20MiB", source=source)
     assert ran.out == "True\n", ran.out
+    assert "served 0 of 1 requests" in ran.said and "the limit of 20.0 MiB refused 1" in ran.said, ran.said
+
+
+def what_a_pool_did_is_known_whatever_was_reset() -> None:
+    source = WORK.replace("kept = work(0)", "kept = tensor(500_000_000)\ndel kept\ntorch.cuda.empty_cache()\n")
+    source += "torch.cuda.reset_peak_memory_stats(); torch.cuda.reset_accumulated_memory_stats()\nkept = tensor(1000)"
+    ran = Ran("--pool", source=source)
+    assert "served 2 of 2 requests and reserved 478.0 MiB at most" in ran.said, ran.said
+
+
+def without_caching_each_tensor_is_the_drivers() -> None:
+    source = WORK.replace("kept = work(0)", "kept = [tensor(50_000_000) for _ in range(3)]")
+    ran = Ran("--record", "TRACE", source=source, PYTORCH_NO_CUDA_MEMORY_CACHING="1")
+    assert recorded_allocations(ran) == 3 and "program.py" in ran.report(), ran.report()
+
+
+def a_private_pool_lies_where_binpool_had_a_block() -> None:
+    source = WORK.replace("kept = work(0)", "kept = tensor(5_000_000)\ndel kept\ntorch.cuda.empty_cache()\n")
+    source += "pool = torch.cuda.MemPool()\nwith torch.cuda.use_mem_pool(pool): inside = [tensor(3_000_000) for _ in range(2)]"
+    report = Ran("--pool", "--record", "TRACE", source=source).report()
+    assert "is unknown" not in report and "in 2 blocks" in report, report
+
+
+def without_stacks_blocks_have_their_kinds() -> None:
+    ran = Ran("--record", "TRACE", "--no-stacks")
+    assert not any(line.startswith("k ") for line in ran.trace.read_text().splitlines())
+    assert "| tensor " in ran.report() and recorded_allocations(ran) == ran.result()[1]
 
 
 # Nothing is computed, for which the stand-in would need kernels.
@@ -282,6 +309,53 @@ def modules_are_named() -> None:
     assert "layers.0.last, forward" in ran.report()
 
 
+def places_end_with_what_they_are_of() -> None:
+    source = MODEL[: MODEL.index("class Block")] + """
+class Fails(Makes):
+    def forward(self, given):
+        raise KeyboardInterrupt
+
+class Optimizer(torch.optim.Optimizer):
+    fails = True
+    def step(self):
+        kept = torch.empty(11 * MIB, device="cuda")
+        if self.fails:
+            raise MemoryError
+
+given = torch.empty(5 * MIB, device="cuda", requires_grad=True)
+net, optimizer = Makes(MIB), Optimizer([given], {})
+for _ in range(3):
+    # What the loss is made of is of no module, though the thread of the backward pass was in one before.
+    loss = Make.apply(net(given), 17 * MIB)
+    loss.backward(torch.empty(17 * MIB, device="cuda"))
+try:
+    optimizer.step()
+except MemoryError:
+    pass
+optimizer.fails = False
+optimizer.step()
+try:
+    Fails(1)(given)
+except KeyboardInterrupt:
+    pass
+net(given)
+after = torch.empty(23 * MIB, device="cuda")
+"""
+    ran = Ran("--record", "TRACE", "--modules", source=source)
+    lines = ran.trace.read_text().splitlines()
+    groups = dict(line.split(" ", 2)[1:] for line in lines if line.startswith("g "))
+    found: dict[int, set[str]] = {}
+    for line in lines:
+        if line.startswith("a "):
+            words = line.split(" ")
+            found.setdefault(int(words[2]) >> 22, set()).add(groups[words[5]].split(" (tensor")[0])
+    # The gradients of the module's output, in the first pass and in later ones, and of its input.
+    assert "Makes, backward" not in found[1] and "backward" in found[1], found
+    assert "Makes, backward" in found[5], found
+    assert found[11] == {"optimizer"}, found
+    assert all("program.py" in name for name in found[17] | found[23]), found
+
+
 def modules_of_any_kind_run_as_without_hooks() -> None:
     source = MODEL[: MODEL.index("class Block")] + """
 import copy
@@ -344,6 +418,11 @@ if __name__ == "__main__":
         processes_of_torchrun_are_pooled,
         an_allocator_of_the_program_stays,
         a_limit_is_that_of_the_pool,
+        what_a_pool_did_is_known_whatever_was_reset,
+        without_caching_each_tensor_is_the_drivers,
+        a_private_pool_lies_where_binpool_had_a_block,
+        without_stacks_blocks_have_their_kinds,
+        places_end_with_what_they_are_of,
         modules_are_named,
         modules_of_any_kind_run_as_without_hooks,
         # The stand-in has no driver behind its runtime for it.

@@ -18,7 +18,7 @@ use binpool_trace::PoolEvent;
 use crate::{
     pool_figures::count_of_framework,
     recording::{
-        Device, Group, Lock, Place, Recording, contained, hold_over_fork, lock, recording,
+        Device, Group, Lock, Place, Recording, Stay, contained, hold_over_fork, lock, recording,
     },
     settings::settings,
 };
@@ -87,7 +87,7 @@ pub(crate) fn is_pooled() -> bool {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
-    /// The index of a [`What`].
+    /// The index of a [`What`]; with [`ARRAY`], that of an array of CuPy.
     what: u32,
     device: c_int,
     /// That of the block, the segment or the pages. Of a request that failed, the bytes that the device had free.
@@ -101,6 +101,9 @@ pub(crate) struct Event {
     note: *const c_char,
 }
 
+/// Set in the number of what happened to an array of CuPy. What happened to others is about tensors of PyTorch.
+const ARRAY: u32 = 1 << 16;
+
 /// The frameworks of this process, and their recording.
 #[derive(Debug)]
 struct Frameworks {
@@ -110,8 +113,6 @@ struct Frameworks {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What blocks are called: `tensor` or `array`.
-    kind: &'static str,
     devices: HashMap<c_int, Known>,
     /// The numbers of streams, by device and handle.
     streams: HashMap<(c_int, u64), u32>,
@@ -157,7 +158,7 @@ impl Frameworks {
     fn happened(&self, event: Event) {
         let Event { address, bytes, .. } = event;
         let write = |event| self.recording.pool(event);
-        match What::ALL.get(event.what as usize) {
+        match What::ALL.get((event.what & !ARRAY) as usize) {
             Some(What::Allocated) => self.allocated(event),
             Some(What::Refused) => {
                 let (group, stream) = self.group_and_stream(event);
@@ -198,7 +199,12 @@ impl Frameworks {
         let (group, stream) = self.group_and_stream(event);
         let mut state = lock(&self.state);
         let was_live = !state.live.insert(address);
-        let is_known = granted == 0 || state.granted.insert(address, granted) == Some(granted);
+        // 0 says that PyTorch's own allocator has divided the memory, after binpool had a block there.
+        let before = match granted {
+            0 => state.granted.remove(&address).unwrap_or(0),
+            _ => state.granted.insert(address, granted).unwrap_or(0),
+        };
+        let is_known = before == granted;
         drop(state);
         if was_live {
             self.recording.freed(address);
@@ -214,7 +220,7 @@ impl Frameworks {
         let bytes = clamped(event.bytes);
         let outer = event
             .note()
-            .map(|note| self.recording.place_within(&note).enter());
+            .map(|note| self.recording.place_within(&note).for_good().enter());
         self.recording.allocated_as(address, group, bytes, stream);
         if let Some(outer) = outer {
             outer.enter();
@@ -233,7 +239,11 @@ impl Frameworks {
             stream => *state.streams.entry(stream).or_insert(next),
         };
         let group = Group {
-            kind: state.kind,
+            kind: if event.what & ARRAY == 0 {
+                "tensor"
+            } else {
+                "array"
+            },
             // Numbered from 1 on.
             context: u32::try_from(event.device).map_or(0, |device| device + 1),
         };
@@ -281,14 +291,14 @@ pub(crate) unsafe extern "C" fn binpool_run_attach(
         // SAFETY: the caller's.
         let allocator = unsafe { CStr::from_ptr(allocator) }.to_string_lossy();
         // CuPy says nothing of its segments.
-        let (kind, tells) = match are_tensors {
-            0 => ("array", Tells::Blocks),
-            _ => ("tensor", Tells::BlocksAndSegments),
+        let tells = match are_tensors {
+            0 => Tells::Blocks,
+            _ => Tells::BlocksAndSegments,
         };
-        let mut state = lock(&frameworks.state);
-        state.kind = kind;
-        let first = state.devices.get(&0).map(|known| known.device.clone());
-        drop(state);
+        let first = lock(&frameworks.state)
+            .devices
+            .get(&0)
+            .map(|known| known.device.clone());
         frameworks.recording.begin_on(first.as_slice());
         frameworks.recording.note("allocator", 0, &allocator);
         TELLS.fetch_max(tells as u8, Ordering::Relaxed);
@@ -362,20 +372,33 @@ pub(crate) unsafe extern "C" fn binpool_run_place(frames: *const c_char) -> u32 
     })
 }
 
-/// Has this thread be at the place of this number. Returns where it was; 0 is nowhere.
+/// Has this thread be at a place from now on: that of a number, or where it was once, as this function has returned it. 0 is nowhere. Returns where
+/// it was.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn binpool_run_enter(place: u32) -> u32 {
-    Place(place).enter().0
+pub(crate) extern "C" fn binpool_run_enter(place: u64) -> u64 {
+    Stay::of_number(place).enter().number()
 }
 
-/// Notes that a framework has a pool of binpool, and what that has done since this was called last: how many requests it has served, the most
-/// bytes that it had from the driver, and how many of these the program did not have then.
+/// Has this thread be at the place of this number until the backward pass ends.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn binpool_run_pool(requests: u64, reserved: u64, held: u64) {
+pub(crate) extern "C" fn binpool_run_enter_backward(place: u32) {
+    Place(place).of_backward().enter();
+}
+
+/// Ends the backward pass: the threads that are at places of it are at the place of this number from now on.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn binpool_run_end_backward(place: u32) {
+    Place(place).end_backward();
+}
+
+/// Notes that a framework has a pool of binpool, and what that has done since this was called last: the requests that it has served and those that
+/// the limit has refused, the most bytes that it had from the driver, and the part of these that the program did not have.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn binpool_run_pool(served: u64, refused: u64, reserved: u64, held: u64) {
     contained(|| {
         if settings().begin_pool() {
             IS_POOLED.store(true, Ordering::Relaxed);
-            count_of_framework(requests, reserved, held);
+            count_of_framework(served, refused, reserved, held);
         }
     });
 }

@@ -112,10 +112,11 @@ pub(crate) fn count_request(is_served: bool) {
     add(Figure::Served, is_served.into());
 }
 
-/// Counts the requests that the pool of a framework has served, and the most bytes that it had, with what it kept of these then.
-pub(crate) fn count_of_framework(requests: u64, reserved: u64, held: u64) {
-    add(Figure::Requests, requests);
-    add(Figure::Served, requests);
+/// Counts the requests that the pool of a framework has served and its limit refused, and the most bytes that it had, with what it kept of these.
+pub(crate) fn count_of_framework(served: u64, refused: u64, reserved: u64, held: u64) {
+    add(Figure::Requests, served + refused);
+    add(Figure::Served, served);
+    add(Figure::RefusedByLimit, refused);
     if let Some(all) = figures() {
         all[Figure::MostReserved as usize].fetch_add(reserved, Ordering::Relaxed);
         all[Figure::HeldThen as usize].fetch_add(held, Ordering::Relaxed);

@@ -72,7 +72,10 @@ impl Followed {
                 self.with(|places| places.unmap(offset, bytes))
             }
             PoolEvent::Placed { block, bytes, .. } => {
-                self.known.insert(block, bytes);
+                match bytes {
+                    0 => self.known.remove(&block),
+                    _ => self.known.insert(block, bytes),
+                };
                 return;
             }
             PoolEvent::Did {

@@ -3,7 +3,6 @@
 `binpool run` writes this file into a folder that comes first in PYTHONPATH. It has to be understood by any Python, of any version.
 """
 
-import hashlib
 import os
 import sys
 
@@ -30,6 +29,8 @@ def own():
 
 def say(text):
     """Print a line, once in all processes of the run."""
+    import hashlib
+
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     try:
         os.close(os.open(os.path.join(os.environ["BINPOOL_RUN"], name), os.O_CREAT | os.O_EXCL))
@@ -42,12 +43,14 @@ def load(name):
     """Return a module of the package: that of the program's Python, or else that which the command was installed with."""
     from importlib import import_module, util
 
-    try:
+    # A module of the program's own may have this name.
+    spec = util.find_spec("binpool")
+    folders = spec and spec.submodule_search_locations or []
+    if any(os.path.exists(os.path.join(folder, "_run.py")) for folder in folders):
         return import_module(name)
-    except ModuleNotFoundError as error:
-        folder = os.environ.get("BINPOOL_PACKAGE")
-        if error.name != "binpool" or not folder:
-            raise
+    folder = os.environ.get("BINPOOL_PACKAGE")
+    if spec or not folder:
+        raise ModuleNotFoundError(name="binpool")
     places = [os.path.join(folder, "binpool")]
     spec = util.spec_from_file_location("binpool", os.path.join(places[0], "__init__.py"), submodule_search_locations=places)
     sys.modules["binpool"] = util.module_from_spec(spec)
@@ -83,18 +86,26 @@ def imported(name):
 class Waiting:
     """Finds what others find, to be told when a framework has been imported."""
 
+    is_asking = False
+
     def find_spec(self, name, path=None, target=None):
         """Return the specification of a framework, whose module is told of; None for any other module."""
-        if name not in FRAMEWORKS:
+        # Another finder may ask all others, as this one does.
+        if name not in FRAMEWORKS or self.is_asking:
             return None
         others = (getattr(finder, "find_spec", None) for finder in sys.meta_path if finder is not self)
-        spec = next(filter(None, (find(name, path, target) for find in others if find)), None)
+        self.is_asking = True
+        try:
+            spec = next(filter(None, (find(name, path, target) for find in others if find)), None)
+        finally:
+            self.is_asking = False
         loader = getattr(spec, "loader", None)
         execute = getattr(loader, "exec_module", None)
         if execute is None:
             return spec
 
         def then_tell(module):
+            del loader.exec_module  # The loader is as it was, and can be pickled.
             execute(module)
             imported(name)
 

@@ -52,6 +52,11 @@ class Within {
   T former_;
 };
 
+// What a pool has done, for `binpool run`.
+struct Totals {
+  uint64_t served, refused, reserved, live;
+};
+
 class Binpool final : public Forwarding {
  public:
   Binpool(CUDAAllocator* native, void* library)
@@ -62,6 +67,19 @@ class Binpool final : public Forwarding {
         sharing_(functions_) {}
 
   static Binpool* instance;
+
+  // Returns what the pool of a device has done since the program began.
+  Totals totals(DeviceIndex index) {
+    Totals totals{};
+    if (static_cast<size_t>(index) < devices_.size()) {
+      Device& device = *devices_[index];
+      totals.served = static_cast<uint64_t>(device.blocks.total());
+      totals.refused = device.refused;
+      totals.reserved = std::max<uint64_t>(device.peak_managed_before, functions_.figures(index).peak_managed);
+      totals.live = static_cast<uint64_t>(device.bytes.highest());
+    }
+    return totals;
+  }
 
   // Returns what a block takes; 0 for one of a private pool.
   uint64_t granted(uint64_t address) {
@@ -280,6 +298,7 @@ class Binpool final : public Forwarding {
     for (Counter* counter : {&device.blocks, &device.bytes, &device.asked, &device.segments}) {
       counter->reset_peak();
     }
+    device.peak_managed_before = std::max<uint64_t>(device.peak_managed_before, functions_.figures(index).peak_managed);
     functions_.reset_peaks(index);
   }
 
@@ -727,6 +746,7 @@ class Binpool final : public Forwarding {
     const auto [free, total] = getMemoryInfo(index);
     const size_t allowed = device.allowed;
     const bool is_limited = allowed != Device::kNoLimit;
+    device.refused += is_limited ? 1 : 0;
     history_.record(TraceEntry::OOM, free, bytes, stream, index, context);
     const auto stats = getDeviceStats(index);
     const auto all = static_cast<size_t>(StatType::AGGREGATE);
@@ -845,6 +865,9 @@ extern "C" __attribute__((visibility("default"))) const char* binpool_torch_inst
     c10::SetAllocator(c10::DeviceType::CUDA, Binpool::instance);
     c10::cuda::CUDACachingAllocator::allocator.store(Binpool::instance);
     return nullptr;
+  } catch (const c10::Error& error) {
+    failure = error.what_without_backtrace();
+    return failure.c_str();
   } catch (const std::exception& error) {
     failure = error.what();
     return failure.c_str();
@@ -855,4 +878,16 @@ extern "C" __attribute__((visibility("default"))) const char* binpool_torch_inst
 extern "C" __attribute__((visibility("default"))) uint64_t binpool_torch_granted(uint64_t address) {
   using binpool::Binpool;
   return Binpool::instance ? Binpool::instance->granted(address) : 0;
+}
+
+// Writes what the pool of a device has done since the program began.
+extern "C" __attribute__((visibility("default"))) void binpool_torch_totals(int device, uint64_t* totals) {
+  using binpool::Binpool;
+  if (Binpool::instance) {
+    const auto found = Binpool::instance->totals(static_cast<c10::DeviceIndex>(device));
+    totals[0] = found.served;
+    totals[1] = found.refused;
+    totals[2] = found.reserved;
+    totals[3] = found.live;
+  }
 }

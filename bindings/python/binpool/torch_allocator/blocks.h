@@ -31,7 +31,15 @@ class Counter {
     return taken_.load(std::memory_order_relaxed) - given;
   }
   void reset_peak() {
+    peak_before_ = std::max(peak_before_.load(), peak_.load());
     peak_ = current();
+  }
+  // What was counted since the program began, whatever was reset.
+  int64_t total() const {
+    return taken_;
+  }
+  int64_t highest() const {
+    return std::max(peak_before_.load(), peak_.load());
   }
   void reset_accumulated() {
     taken_before_ = taken_.load();
@@ -47,7 +55,7 @@ class Counter {
   }
 
  private:
-  std::atomic<int64_t> taken_{0}, given_{0}, peak_{0}, taken_before_{0}, given_before_{0};
+  std::atomic<int64_t> taken_{0}, given_{0}, peak_{0}, peak_before_{0}, taken_before_{0}, given_before_{0};
 };
 
 // What PyTorch knows of the memory of a device.
@@ -56,6 +64,8 @@ struct alignas(128) Device {
   // The segments that PyTorch's own allocator has from binpool: those of its small and those of its large blocks.
   Counter segments;
   std::atomic<int64_t> retries{0}, shortages{0};
+  // Since the program began: the requests that a limit refused, and the most bytes that the pool had before its peak was reset.
+  std::atomic<uint64_t> refused{0}, peak_managed_before{0};
   // What the pool had done before the figures were reset.
   std::atomic<uint64_t> maps_before{0}, unmaps_before{0}, mapped_before{0}, unmapped_before{0};
   std::atomic<bool> has_begun{false};

@@ -102,11 +102,17 @@ void see(const TraceEntry& entry) {
 // Attaches the function of the layer; `of` says what a block takes, or is null. Returns null, or why it cannot.
 extern "C" __attribute__((visibility("default"))) const char* binpool_tracker_attach(Tell to, uint64_t (*of)(uint64_t address)) {
   static std::string failure;
+  if (tell) {
+    return nullptr;
+  }
   try {
     tell = to;
     granted = of;
     c10::cuda::CUDACachingAllocator::get()->attachAllocatorTraceTracker(&see);
     return nullptr;
+  } catch (const c10::Error& error) {
+    failure = error.what_without_backtrace();
+    return failure.c_str();
   } catch (const std::exception& error) {
     failure = error.what();
     return failure.c_str();

@@ -26,7 +26,7 @@ pub(crate) use contained::contained;
 pub(crate) use fork::{Lock, hold_over_fork, lock};
 pub(crate) use mapped_file::map;
 pub(crate) use modules::loaded_files;
-pub(crate) use place::Place;
+pub(crate) use place::{Place, Stay};
 pub(crate) use process_mark::ProcessMark;
 pub(crate) use report_once::{report_once, say};
 use writer::Writer;

@@ -23,7 +23,7 @@ unsafe extern "C" {
     fn binpool_run_attach(are_tensors: c_int, allocator: *const c_char) -> c_int;
     fn binpool_run_device(number: c_int, name: *const c_char, bytes: u64);
     fn binpool_run_event(event: *const Event);
-    fn binpool_run_pool(requests: u64, reserved: u64, held: u64);
+    fn binpool_run_pool(served: u64, refused: u64, reserved: u64, held: u64);
 }
 
 const ALLOCATED: u32 = 0;
@@ -32,6 +32,7 @@ const FREED: u32 = 2;
 const TAKEN: u32 = 3;
 const GIVEN_BACK: u32 = 4;
 const REFUSED: u32 = 7;
+const ARRAY: u32 = 1 << 16;
 
 /// Attaches a framework that tells of its segments, too.
 fn attach() -> c_int {
@@ -155,8 +156,8 @@ fn what_the_driver_gives_is_the_segments_of_one_that_does_not_tell_of_them() {
             1
         );
         let segment = allocate(2 * MIB).unwrap();
-        tell(ALLOCATED, segment, 1000, 0);
-        tell(FREED, segment, 1000, 0);
+        tell(ARRAY | ALLOCATED, segment, 1000, 0);
+        tell(ARRAY | FREED, segment, 1000, 0);
         assert_eq!(allocate(100 * MIB), Err(2));
         free(segment);
     };
@@ -216,12 +217,12 @@ fn the_pages_of_a_pool_of_a_framework_are_not_counted_as_its_requests() {
     let variables = [("BINPOOL_POOL", "1"), ("BINPOOL_POOLED", text)];
     let ran = in_child(&variables, || {
         begin(64 * MIB);
-        unsafe { binpool_run_pool(0, 0, 0) };
+        unsafe { binpool_run_pool(0, 0, 0, 0) };
         let mut handle = 0;
         let created = unsafe { cuMemCreate(&raw mut handle, 2 * MIB, std::ptr::null(), 0) };
         assert_eq!(created, 0);
         assert_eq!(unsafe { cuMemRelease(handle) }, 0);
-        unsafe { binpool_run_pool(7, 2 << 20, 1 << 20) };
+        unsafe { binpool_run_pool(7, 1, 2 << 20, 1 << 20) };
     });
     if ran.is_none() {
         return;
@@ -232,7 +233,10 @@ fn the_pages_of_a_pool_of_a_framework_are_not_counted_as_its_requests() {
         (path.file_name()? != "pooled").then(|| binpool_layer::PoolFigures::read(&path).unwrap())
     });
     let figures = figures.unwrap();
-    assert_eq!((figures.requests, figures.served), (7, 7));
+    assert_eq!(
+        (figures.requests, figures.served, figures.refused_by_limit),
+        (8, 7, 1)
+    );
     assert_eq!(
         (figures.most_reserved, figures.held_then),
         (2 << 20, 1 << 20)

@@ -16,8 +16,8 @@ pub(super) struct Named<'s> {
     /// The names of the groups as they were recorded: `buffer, context 1`.
     kinds: HashMap<u64, String>,
     stacks: HashMap<u64, Vec<String>>,
-    /// The new group of each group and stack.
-    groups: HashMap<(u64, u64), u64>,
+    /// The new group of each group and stack, if there is one.
+    groups: HashMap<(u64, Option<u64>), u64>,
     /// The number of each new group.
     numbers: HashMap<String, u64>,
     /// A line that is being written.
@@ -90,12 +90,12 @@ impl<'s> Named<'s> {
 
     /// Returns a request with its new group, which is named first if it is new.
     fn grouped(&mut self, request: Request) -> Request {
-        let (Some(group), Some(stack)) = (request.group, request.stack) else {
+        let Some(group) = request.group else {
             return request;
         };
-        let number = match self.groups.get(&(group, stack)) {
+        let number = match self.groups.get(&(group, request.stack)) {
             Some(number) => *number,
-            None => self.name(group, stack),
+            None => self.name(group, request.stack),
         };
         Request {
             group: Some(number),
@@ -103,10 +103,15 @@ impl<'s> Named<'s> {
         }
     }
 
-    fn name(&mut self, group: u64, stack: u64) -> u64 {
+    fn name(&mut self, group: u64, stack: Option<u64>) -> u64 {
         let kind = self.kinds.get(&group).map_or("", String::as_str);
-        let frames = self.stacks.get(&stack).map_or(&[][..], Vec::as_slice);
-        let name = format!("{} ({kind})", caller(frames));
+        let name = match stack {
+            Some(stack) => {
+                let frames = self.stacks.get(&stack).map_or(&[][..], Vec::as_slice);
+                format!("{} ({kind})", caller(frames))
+            }
+            None => kind.to_owned(),
+        };
         let next = self.numbers.len() as u64;
         let text = &mut self.text;
         let number = *self.numbers.entry(name).or_insert_with_key(|name| {
@@ -121,6 +126,17 @@ impl<'s> Named<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_stacks_blocks_are_grouped_by_their_kinds() {
+        let recorded = "g 3 buffer, context 1\na 1 10 0 7 3\no 30 0 10 3\n";
+        let mut named = Vec::new();
+        let mut symbols = Symbols::default();
+        let copied = Named::new(&mut symbols).copy(recorded.as_bytes(), &mut named);
+        assert_eq!(copied.unwrap(), 1);
+        let expected = "g 0 buffer, context 1\na 1 10 0 7 0\no 30 0 10 0\n";
+        assert_eq!(String::from_utf8(named).unwrap(), expected);
+    }
 
     #[test]
     fn blocks_are_grouped_by_what_allocated_them() {

@@ -37,7 +37,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE", value_parser = recording_name())]
     pub(crate) record: Option<PathBuf>,
     /// Record without call stacks, which take most of the time of a recording.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "modules")]
     pub(crate) no_stacks: bool,
     /// Group the tensors of a program on PyTorch by the modules of its models (`layers.3.mlp`) and by the parts of a step: forward, backward,
     /// optimizer.
