@@ -43,7 +43,7 @@ def _note_pool(served: int = 0, refused: int = 0, reserved: int = 0, live: int =
         layer.binpool_run_pool(*map(ctypes.c_uint64, (served, refused, reserved, max(reserved - live, 0))))
 
 
-# PyTorch.
+# PyTorch, which calls some of these in the middle of its own beginning, which an exception would end.
 
 
 def _torch(say: _Say) -> None:
@@ -53,10 +53,10 @@ def _torch(say: _Say) -> None:
         return None  # A module of the program's own, which has this name.
     if torch.version.cuda is None:
         return say("PyTorch is left alone: this one is built without CUDA")
+    # Once CUDA is used: before that, PyTorch's allocator knows no device, and many processes that import PyTorch never use one.
     if _pools():
-        _pool_torch(say)
+        torch.cuda._lazy_call(lambda: _pool_torch(say))
     if _records():
-        # Before that, PyTorch's allocator knows no device.
         torch.cuda._lazy_call(lambda: _record_torch(say))
 
 
@@ -73,7 +73,7 @@ def _pool_torch(say: _Say) -> None:
 
 
 def _record_torch(say: _Say) -> None:
-    """Attach the tracker. PyTorch calls this in the middle of its own beginning, which an exception would end."""
+    """Attach the tracker."""
     if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING") == "1":
         return  # Each tensor is the driver's, and recorded as such.
     try:

@@ -190,7 +190,7 @@ def processes_of_torchrun_are_pooled() -> None:
 
 
 def an_allocator_of_the_program_stays() -> None:
-    ran = Ran("--pool", source=WORK.replace("kept = work(0)", ""), PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
+    ran = Ran("--pool", source=WORK.replace("kept = work(0)", "torch.cuda.init()"), PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
     why = "binpool cannot be PyTorch's allocator: the allocator in use is `cudaMallocAsync`"
     assert f"PyTorch has its own allocator, not binpool's: {why}" in ran.said, ran.said
 

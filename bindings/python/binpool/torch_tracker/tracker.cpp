@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <exception>
+#include <mutex>
 #include <string>
 
 namespace {
@@ -48,7 +49,14 @@ std::string note_of(const TraceEntry& entry) {
   return note;
 }
 
+// With binpool as the allocator, events of private pools come with a lock of PyTorch's own allocator, and others with one of binpool's.
+std::mutex of_both;
+
 void see(const TraceEntry& entry) {
+  std::unique_lock<std::mutex> lock(of_both, std::defer_lock);
+  if (granted) {
+    lock.lock();
+  }
   Event event{};
   std::string note;
   event.device = entry.device_;
