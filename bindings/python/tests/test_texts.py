@@ -32,7 +32,7 @@ def printed_by_record():
     text = (ROOT / "tools/replay/src/command/record.txt").read_text()
     for section in re.split(r"\n(.+)\n-+\n", text):
         if "torch." in section or "import rmm" in section:
-            lines = [line for line in section.splitlines() if line.startswith("    ") and "binpool import" not in line]
+            lines = [line for line in section.splitlines() if line.startswith("    ") and not line.startswith("    binpool ")]
             yield textwrap.dedent("\n".join(lines))
 
 
