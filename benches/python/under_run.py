@@ -18,6 +18,10 @@ import tempfile
 
 GIB = 1 << 30
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "bindings/python/torch_suite"))
+
+from recorded import recorded  # noqa: E402 (where it is comes first)
+
 COMMAND = os.environ.get("BINPOOL", "binpool")
 
 # How a program is run: the options of `binpool run`, and the allocator that the program itself takes.
@@ -39,26 +43,6 @@ def run(program, options, allocator, steps, trace):
         command = [COMMAND, "run", *(word.replace("TRACE", str(trace)) for word in options), "--", *command]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(ran.stdout.splitlines()[-1])
-
-
-def recorded(trace):
-    """Return how many allocations a recording has, and the most bytes that blocks took at once, until the program freed them."""
-    written = trace.with_suffix(".written")
-    subprocess.run([COMMAND, "import", str(trace), "-o", str(written)], check=True, capture_output=True)
-    takes, live, allocations, now, most = {}, {}, 0, 0, 0
-    with written.open() as lines:
-        for letter, *rest in (line.split() for line in lines if line[0] in "abfw"):
-            number = int(rest[0])
-            if letter == "b":
-                takes[number] = int(rest[3])
-            elif letter == "a":
-                allocations += 1
-                live[number >> 8] = takes[number >> 8]
-                now += live[number >> 8]
-                most = max(most, now)
-            else:
-                now -= live.pop(number if letter == "w" else number >> 8, 0)
-    return allocations, most
 
 
 def main():
@@ -84,7 +68,7 @@ def main():
                     "allocated_gib": round(said["allocated_gib"], 4),
                 }
                 if trace.exists():
-                    allocations, peak = recorded(trace)
+                    allocations, peak = recorded(COMMAND, trace)
                     row["missing_allocations"] = said["requests"] - allocations
                     row["peak_is_that_of_pytorch"] = peak == round(said["allocated_gib"] * GIB)
                 print(json.dumps(row), flush=True)

@@ -10,6 +10,7 @@ import tempfile
 import textwrap
 
 from checks import Checks
+from recorded import recorded
 
 COMMAND = os.environ.get("BINPOOL", "binpool")
 
@@ -81,33 +82,15 @@ def words(size: int) -> str:
 
 
 def recorded_allocations(ran: Ran) -> int:
-    return sum(line.startswith("a ") for line in ran.trace.read_text().splitlines())
-
-
-def peak_of(trace: pathlib.Path) -> int:
-    """Return the most bytes that blocks took at once, until the program freed them."""
-    written = trace.with_suffix(".written")
-    subprocess.run([COMMAND, "import", str(trace), "-o", str(written)], check=True, capture_output=True)
-    takes: dict[int, int] = {}
-    live: dict[int, int] = {}
-    most = 0
-    for letter, *rest in (line.split() for line in written.read_text().splitlines() if line[0] in "abfw"):
-        number = int(rest[0])
-        if letter == "b":
-            takes[number] = int(rest[3])
-        elif letter == "a":
-            live[number >> 8] = takes[number >> 8]
-            most = max(most, sum(live.values()))
-        else:
-            live.pop(number if letter == "w" else number >> 8, None)
-    return most
+    return recorded(COMMAND, ran.trace)[0]
 
 
 def check_recorded(ran: Ran, backend: str, is_peak_known: bool = True) -> str:
     name, allocations, live, reserved = ran.result()
     assert name == backend, name
-    assert recorded_allocations(ran) == allocations, (recorded_allocations(ran), allocations)
-    assert not is_peak_known or peak_of(ran.trace) == live, (peak_of(ran.trace), live)
+    found, peak = recorded(COMMAND, ran.trace)
+    assert found == allocations, (found, allocations)
+    assert not is_peak_known or peak == live, (peak, live)
     report = ran.report()
     assert not is_peak_known or f"peak of live memory: {words(live)} " in report, (words(live), report)
     assert f"allocations: {allocations}," in report

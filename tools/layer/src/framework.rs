@@ -69,10 +69,11 @@ static TELLS: AtomicU8 = AtomicU8::new(Tells::Nothing as u8);
 
 /// Returns what frameworks tell.
 pub(crate) fn tells() -> Tells {
-    let told = TELLS.load(Ordering::Relaxed);
-    let all = [Tells::Nothing, Tells::Blocks, Tells::BlocksAndSegments];
-    let is_it = |tells: &Tells| *tells as u8 == told;
-    all.into_iter().find(is_it).unwrap_or(Tells::Nothing)
+    match TELLS.load(Ordering::Relaxed) {
+        0 => Tells::Nothing,
+        1 => Tells::Blocks,
+        _ => Tells::BlocksAndSegments,
+    }
 }
 
 /// Set once a framework has a pool of binpool.
@@ -161,7 +162,8 @@ impl Frameworks {
         match What::ALL.get((event.what & !ARRAY) as usize) {
             Some(What::Allocated) => self.allocated(event),
             Some(What::Refused) => {
-                let (group, stream) = self.group_and_stream(event);
+                let asked = lock(&self.state).asked(event);
+                let (group, stream) = self.known(asked);
                 self.recording.note("free", address, "");
                 self.recording.refused(group, clamped(bytes), stream);
             }
@@ -196,8 +198,8 @@ impl Frameworks {
         let Event {
             address, granted, ..
         } = event;
-        let (group, stream) = self.group_and_stream(event);
         let mut state = lock(&self.state);
+        let asked = state.asked(event);
         let was_live = !state.live.insert(address);
         // 0 says that PyTorch's own allocator has divided the memory, after binpool had a block there.
         let before = match granted {
@@ -206,6 +208,7 @@ impl Frameworks {
         };
         let is_known = before == granted;
         drop(state);
+        let (group, stream) = self.known(asked);
         if was_live {
             self.recording.freed(address);
         }
@@ -227,16 +230,35 @@ impl Frameworks {
         }
     }
 
-    /// Returns the group of a block, and the number of its stream: 0 for the default stream of the first device.
-    fn group_and_stream(&self, event: Event) -> (Group, u32) {
-        let mut state = lock(&self.state);
-        let known = state.devices.entry(event.device).or_default();
+    /// Returns the group and the stream of a request, whose device the recording has from now on.
+    fn known(&self, asked: Asked) -> (Group, u32) {
+        let Asked { group, stream, new } = asked;
+        if let Some(device) = new {
+            self.recording.context(group.context, &[device]);
+        }
+        (group, stream)
+    }
+}
+
+/// What a request is of.
+#[derive(Debug)]
+struct Asked {
+    group: Group,
+    /// The number of its stream: 0 for the default stream of the first device.
+    stream: u32,
+    /// Its device, if the recording does not have it.
+    new: Option<Device>,
+}
+
+impl State {
+    fn asked(&mut self, event: Event) -> Asked {
+        let known = self.devices.entry(event.device).or_default();
         let new = (!known.is_recorded).then(|| known.device.clone());
         known.is_recorded = true;
-        let next = u32::try_from(state.streams.len() + 1).unwrap_or(u32::MAX);
+        let next = u32::try_from(self.streams.len() + 1).unwrap_or(u32::MAX);
         let stream = match (event.device, event.stream) {
             (0, 0) => 0,
-            stream => *state.streams.entry(stream).or_insert(next),
+            stream => *self.streams.entry(stream).or_insert(next),
         };
         let group = Group {
             kind: if event.what & ARRAY == 0 {
@@ -247,11 +269,7 @@ impl Frameworks {
             // Numbered from 1 on.
             context: u32::try_from(event.device).map_or(0, |device| device + 1),
         };
-        drop(state);
-        if let Some(device) = new {
-            self.recording.context(group.context, &[device]);
-        }
-        (group, stream)
+        Asked { group, stream, new }
     }
 }
 

@@ -6,7 +6,7 @@ use binpool_trace::{PoolEvent, ShortageReport, What};
 
 use crate::{
     PoolStep, Trace,
-    places::{Places, Takes, Unplaced, number_of},
+    places::{Places, Takes, Unplaced, number_of, while_known},
 };
 
 /// The word that the name of an allocator comes with, from which on its blocks and its memory are recorded.
@@ -58,18 +58,20 @@ impl Followed {
     /// Takes what a line says, and adds what it means to the trace.
     pub(crate) fn take(&mut self, event: PoolEvent, time: u64, trace: &mut Trace) {
         let changed = match event {
-            PoolEvent::Taken { memory, bytes } => {
-                self.with(|places| Ok(vec![places.take(memory, bytes)?]))
-            }
-            PoolEvent::GivenBack { memory } => {
-                self.with(|places| Ok(vec![places.give_back_all(memory)?]))
-            }
+            PoolEvent::Taken { memory, bytes } => while_known(&mut self.places, |places| {
+                Ok(vec![places.take(memory, bytes)?])
+            }),
+            PoolEvent::GivenBack { memory } => while_known(&mut self.places, |places| {
+                Ok(vec![places.give_back_all(memory)?])
+            }),
             PoolEvent::Mapped { offset, bytes, .. } => {
                 self.has_pages = true;
-                self.with(|places| Ok(vec![places.map(offset, bytes)?]))
+                while_known(&mut self.places, |places| {
+                    Ok(vec![places.map(offset, bytes)?])
+                })
             }
             PoolEvent::Unmapped { offset, bytes, .. } => {
-                self.with(|places| places.unmap(offset, bytes))
+                while_known(&mut self.places, |places| places.unmap(offset, bytes))
             }
             PoolEvent::Placed { block, bytes, .. } => {
                 match bytes {
@@ -97,20 +99,24 @@ impl Followed {
     pub(crate) fn place(&mut self, address: u64, bytes: usize, time: u64, trace: &mut Trace) {
         let known = self.known.get(&number_of(address)).copied();
         let takes = known.map_or(Takes::Split, Takes::Known);
-        let placed = self.with(|places| places.place(address, bytes as u64, takes));
+        let placed = while_known(&mut self.places, |places| {
+            places.place(address, bytes as u64, takes)
+        });
         if let Some(event) = placed.flatten() {
             trace.push_step(event, time);
         }
     }
 
     pub(crate) fn free(&mut self, address: u64) {
-        self.with(|places| places.free(address));
+        while_known(&mut self.places, |places| places.free(address));
     }
 
     /// Returns what is known of a request that failed.
     pub(crate) fn report(&mut self, bytes: usize) -> Option<ShortageReport> {
         let device_free = self.device_free.take();
-        self.with(|places| Ok(places.report(bytes as u64, device_free)))
+        while_known(&mut self.places, |places| {
+            Ok(places.report(bytes as u64, device_free))
+        })
     }
 
     /// Has the trace say that it knows where all blocks lay, or remarks why it does not.
@@ -123,18 +129,7 @@ impl Followed {
                 }
             }
             Err(why) => {
-                trace.push_remark(format!("where its blocks were is unknown: {why}"));
-            }
-        }
-    }
-
-    fn with<T>(&mut self, change: impl FnOnce(&mut Places) -> Result<T, Unplaced>) -> Option<T> {
-        let changed = change(self.places.as_mut().ok()?);
-        match changed {
-            Ok(changed) => Some(changed),
-            Err(why) => {
-                self.places = Err(why);
-                None
+                trace.push_remark(why.remark());
             }
         }
     }

@@ -80,6 +80,27 @@ struct Live {
     requested: u64,
 }
 
+/// Calls `change` while all is known so far. The first contradiction stays.
+pub(crate) fn while_known<T, E: From<Unplaced>>(
+    places: &mut Result<Places, E>,
+    change: impl FnOnce(&mut Places) -> Result<T, Unplaced>,
+) -> Option<T> {
+    match change(places.as_mut().ok()?) {
+        Ok(changed) => Some(changed),
+        Err(why) => {
+            *places = Err(why.into());
+            None
+        }
+    }
+}
+
+impl Unplaced {
+    /// The remark on a trace that does not say where its blocks were.
+    pub(crate) fn remark(self) -> String {
+        format!("where its blocks were is unknown: {self}")
+    }
+}
+
 /// The memory of a device at a moment.
 #[derive(Debug, Default)]
 pub(crate) struct Places {

@@ -90,7 +90,7 @@ class Waiting:
 
     def find_spec(self, name, path=None, target=None):
         """Return the specification of a framework, whose module is told of; None for any other module."""
-        # Another finder may ask all others, as this one does.
+        # Another finder may ask all others, as this one does. Python asks finders on one thread at a time.
         if name not in FRAMEWORKS or self.is_asking:
             return None
         others = (getattr(finder, "find_spec", None) for finder in sys.meta_path if finder is not self)

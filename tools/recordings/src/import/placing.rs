@@ -6,7 +6,7 @@ use binpool_trace::{PoolEvent, ShortageReport, What};
 
 use crate::{
     Trace,
-    places::{Change, Places, Takes, Told, Unplaced, number_of},
+    places::{Change, Places, Takes, Told, Unplaced, number_of, while_known},
 };
 
 /// The recording of another tool that says where its blocks lay.
@@ -56,7 +56,7 @@ impl Placing {
     }
 
     pub(crate) fn change(&mut self, change: Change, time: u64, trace: &mut Trace) {
-        let action = self.with(|places| match change {
+        let action = while_known(&mut self.places, |places| match change {
             Change::Taken(address, bytes) => places.take(address, bytes),
             Change::GivenBack(address, bytes) => places.give_back(address, bytes),
         });
@@ -75,7 +75,7 @@ impl Placing {
         trace: &mut Trace,
     ) {
         let bytes = bytes as u64;
-        let place = self.with(|places| {
+        let place = while_known(&mut self.places, |places| {
             let at_end = places.at_end(address).filter(|_| lasts);
             let otherwise = if is_before {
                 Takes::Rounded
@@ -98,7 +98,7 @@ impl Placing {
     }
 
     pub(crate) fn free(&mut self, address: u64) {
-        self.with(|places| places.free(address));
+        while_known(&mut self.places, |places| places.free(address));
     }
 
     pub(crate) fn report(
@@ -106,7 +106,9 @@ impl Placing {
         bytes: usize,
         device_free: Option<u64>,
     ) -> Option<ShortageReport> {
-        self.with(|places| Ok(places.report(bytes as u64, device_free)))
+        while_known(&mut self.places, |places| {
+            Ok(places.report(bytes as u64, device_free))
+        })
     }
 
     pub(crate) fn note(&self, what: &str, text: &str, time: u64, trace: &mut Trace) {
@@ -136,22 +138,10 @@ impl Placing {
             (Err(why), _) => {
                 trace.forget_pool();
                 if let Some(why) = why {
-                    trace.push_remark(format!("where its blocks were is unknown: {why}"));
+                    trace.push_remark(why.remark());
                 }
             }
             (Ok(_), None) => {}
-        }
-    }
-
-    /// Calls `change` while all is known so far.
-    fn with<T>(&mut self, change: impl FnOnce(&mut Places) -> Result<T, Unplaced>) -> Option<T> {
-        let places = self.places.as_mut().ok()?;
-        match change(places) {
-            Ok(made) => Some(made),
-            Err(why) => {
-                self.places = Err(Some(why));
-                None
-            }
         }
     }
 }
