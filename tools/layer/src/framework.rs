@@ -162,8 +162,8 @@ impl Frameworks {
         match What::ALL.get((event.what & !ARRAY) as usize) {
             Some(What::Allocated) => self.allocated(event),
             Some(What::Refused) => {
-                let asked = lock(&self.state).asked(event);
-                let (group, stream) = self.known(asked);
+                let (group, stream, device) = lock(&self.state).asked(event);
+                self.note_device(group, device);
                 self.recording.note("free", address, "");
                 self.recording.refused(group, clamped(bytes), stream);
             }
@@ -195,20 +195,17 @@ impl Frameworks {
     }
 
     fn allocated(&self, event: Event) {
-        let Event {
-            address, granted, ..
-        } = event;
+        let (address, granted) = (event.address, event.granted);
         let mut state = lock(&self.state);
-        let asked = state.asked(event);
+        let (group, stream, device) = state.asked(event);
         let was_live = !state.live.insert(address);
         // 0 says that PyTorch's own allocator has divided the memory, after binpool had a block there.
-        let before = match granted {
-            0 => state.granted.remove(&address).unwrap_or(0),
-            _ => state.granted.insert(address, granted).unwrap_or(0),
+        let is_known = match granted {
+            0 => state.granted.remove(&address).is_none(),
+            _ => state.granted.insert(address, granted) == Some(granted),
         };
-        let is_known = before == granted;
         drop(state);
-        let (group, stream) = self.known(asked);
+        self.note_device(group, device);
         if was_live {
             self.recording.freed(address);
         }
@@ -220,38 +217,28 @@ impl Frameworks {
                 bytes: granted,
             });
         }
-        let bytes = clamped(event.bytes);
         let outer = event
             .note()
             .map(|note| self.recording.place_within(&note).for_good().enter());
-        self.recording.allocated_as(address, group, bytes, stream);
+        self.recording
+            .allocated_as(address, group, clamped(event.bytes), stream);
         if let Some(outer) = outer {
             outer.enter();
         }
     }
 
-    /// Returns the group and the stream of a request, whose device the recording has from now on.
-    fn known(&self, asked: Asked) -> (Group, u32) {
-        let Asked { group, stream, new } = asked;
-        if let Some(device) = new {
+    /// Notes the device of a group, if it is new.
+    fn note_device(&self, group: Group, device: Option<Device>) {
+        if let Some(device) = device {
             self.recording.context(group.context, &[device]);
         }
-        (group, stream)
     }
 }
 
-/// What a request is of.
-#[derive(Debug)]
-struct Asked {
-    group: Group,
-    /// The number of its stream: 0 for the default stream of the first device.
-    stream: u32,
-    /// Its device, if the recording does not have it.
-    new: Option<Device>,
-}
-
 impl State {
-    fn asked(&mut self, event: Event) -> Asked {
+    /// Returns the group of a request, the number of its stream, which is 0 for the default one of the first device, and its device if the recording
+    /// does not have that.
+    fn asked(&mut self, event: Event) -> (Group, u32, Option<Device>) {
         let known = self.devices.entry(event.device).or_default();
         let new = (!known.is_recorded).then(|| known.device.clone());
         known.is_recorded = true;
@@ -269,17 +256,15 @@ impl State {
             // Numbered from 1 on.
             context: u32::try_from(event.device).map_or(0, |device| device + 1),
         };
-        Asked { group, stream, new }
+        (group, stream, new)
     }
 }
 
 impl Event {
     fn note(&self) -> Option<Cow<'_, str>> {
-        if self.note.is_null() {
-            return None;
-        }
         // SAFETY: a text that ends with a zero, which lives as long as the event.
-        Some(unsafe { CStr::from_ptr(self.note) }.to_string_lossy())
+        let text = || unsafe { CStr::from_ptr(self.note) }.to_string_lossy();
+        (!self.note.is_null()).then(text)
     }
 }
 

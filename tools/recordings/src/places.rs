@@ -85,13 +85,8 @@ pub(crate) fn while_known<T, E: From<Unplaced>>(
     places: &mut Result<Places, E>,
     change: impl FnOnce(&mut Places) -> Result<T, Unplaced>,
 ) -> Option<T> {
-    match change(places.as_mut().ok()?) {
-        Ok(changed) => Some(changed),
-        Err(why) => {
-            *places = Err(why.into());
-            None
-        }
-    }
+    let changed = change(places.as_mut().ok()?);
+    changed.map_err(|why| *places = Err(why.into())).ok()
 }
 
 impl Unplaced {

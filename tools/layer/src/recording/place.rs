@@ -108,8 +108,8 @@ impl Places {
 
     /// Returns the frames of a place.
     pub(super) fn frames_of(&self, place: Place) -> impl Iterator<Item = &str> {
-        let index = place.0.checked_sub(1).map(|index| index as usize);
-        let frames = index.and_then(|index| self.frames.get(index));
+        // 0, which is none, is beyond all.
+        let frames = self.frames.get((place.0 as usize).wrapping_sub(1));
         frames.into_iter().flat_map(|frames| frames.lines())
     }
 }
