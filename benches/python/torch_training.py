@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Runs a program of PyTorch over one allocator, and prints its losses, times and memory as JSON:
 
-    torch_training.py PROGRAM {native,expandable,binpool} [--steps N] [--ahead]
+    torch_training.py PROGRAM {native,expandable,binpool} [--steps N] [--ahead] [--turns]
 
 `transformer` trains one on batches of as many tokens as fit, of varying lengths; `convolution` trains a residual network on images of
 varying sizes; `generation` decodes with a cache of keys and values that is concatenated at each step; `serving` does that for twelve
 sequences, each of which begins anew once it is long enough; `graph` trains on graphs of varying sizes; `streams` multiplies matrices of
 varying sizes on four streams. Of fixed shapes are `vision` (a vision transformer), `resnet` (ResNet-50 with automatic mixed precision and
 autotuned convolutions), `gpt` (with dropout, checkpoints, and gradients of two steps added up) and `denoiser` (a U-Net).
-`pairs` times an allocation and its free. With `--ahead` the host does not wait for the device between steps. Seeds are fixed and algorithms
+`pairs` times an allocation and its free. With `--ahead` the host does not wait for the device between steps. With `--turns` a step waits
+for a line of standard input, and prints its seconds, so that several processes can take turns. Seeds are fixed and algorithms
 deterministic, so that the losses of a program are the same over every allocator. A process runs one program over one allocator, so that
 nothing is shared.
 """
@@ -32,6 +33,7 @@ def arguments():
     parser.add_argument("allocator", choices=["native", "expandable", "binpool"])
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--ahead", action="store_true")
+    parser.add_argument("--turns", action="store_true")
     return parser.parse_args()
 
 
@@ -403,6 +405,8 @@ def run(program, steps):
     losses, times, used = [], [], 0
     start = time.perf_counter()
     for _ in range(steps):
+        if OPTIONS.turns:
+            input()
         wait()
         began = time.perf_counter()
         loss = step()
@@ -412,6 +416,8 @@ def run(program, steps):
             loss = loss.item()
             used = max(used, used_bytes() - before)
         losses.append(loss)
+        if OPTIONS.turns:
+            print(times[-1], flush=True)
     if OPTIONS.ahead:
         torch.cuda.synchronize()
         times.append(time.perf_counter() - start - sum(times))  # What the device had not done yet.

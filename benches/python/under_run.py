@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Compares unchanged programs of PyTorch under `binpool run` with the same programs without it, on a GPU:
 
-    under_run.py [--steps N] [PROGRAM...]
+    under_run.py [--steps 60] [--ways WAY,...] [PROGRAM...]
 
-The programs are those of `torch_training.py`, each time in a process of its own. A line of JSON each: whether the losses are those of
-PyTorch, the median step beside that of PyTorch, what was reserved, and whether a recording has each allocation, and the peak to the byte.
-The variable BINPOOL names the command.
+The programs are those of `torch_training.py`. All ways of a program run at the same time, each in a process of its own, and take turns
+for each step, in another order each time: a machine that is faster in one minute than in the next is so for all of them. A line of JSON
+each: whether the losses are those of PyTorch, the median step, and the median of its ratio to the same step of PyTorch; what was
+reserved; and whether a recording has each allocation, and the peak to the byte. The variable BINPOOL names the command.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,9 +26,11 @@ from recorded import recorded  # noqa: E402 (where it is comes first)
 
 COMMAND = os.environ.get("BINPOOL", "binpool")
 
-# How a program is run: the options of `binpool run`, and the allocator that the program itself takes.
+# How a program is run: the options of `binpool run`, and the allocator that the program itself takes. PyTorch is there twice to show how
+# far the same differs.
 WAYS = {
     "PyTorch": (None, "native"),
+    "PyTorch again": (None, "native"),
     "the line": (None, "binpool"),
     "run --pool": (["--pool"], "native"),
     "run --record": (["--record", "TRACE"], "native"),
@@ -36,42 +40,68 @@ WAYS = {
 }
 
 
-def run(program, options, allocator, steps, trace):
-    """Run a program, and return what it says."""
-    command = [sys.executable, str(HERE / "torch_training.py"), program, allocator, "--steps", str(steps)]
-    if options is not None:
-        command = [COMMAND, "run", *(word.replace("TRACE", str(trace)) for word in options), "--", *command]
-    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(ran.stdout.splitlines()[-1])
+class Process:
+    """A program that runs one way, a step at a time."""
+
+    def __init__(self, program, way, steps, folder):
+        options, allocator = WAYS[way]
+        self.trace = pathlib.Path(folder) / f"{way}.trace"
+        command = [sys.executable, str(HERE / "torch_training.py"), program, allocator, "--steps", str(steps), "--turns"]
+        if options is not None:
+            command = [COMMAND, "run", *(word.replace("TRACE", str(self.trace)) for word in options), "--", *command]
+        self.ran = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.seconds = []
+
+    def step(self):
+        self.ran.stdin.write("\n")
+        self.seconds.append(float(self.ran.stdout.readline()))
+
+    def end(self):
+        """What the program says at its end."""
+        said = json.loads(self.ran.stdout.read().splitlines()[-1])
+        assert self.ran.wait() == 0, self.ran.args
+        return said
+
+
+def rows(program, ways, steps):
+    """Yields the line of each way."""
+    with tempfile.TemporaryDirectory() as folder:
+        processes = [Process(program, way, steps, folder) for way in ways]
+        for number in range(steps):
+            start = number % len(ways)
+            for process in processes[start:] + processes[:start]:
+                process.step()
+        base = None
+        for way, process in zip(ways, processes, strict=True):
+            said = process.end()
+            base = base or said
+            # Without the first: libraries are loaded there.
+            warm = [*zip(process.seconds, processes[0].seconds, strict=True)][steps // 4 :]
+            row = {
+                "program": program,
+                "way": way,
+                "of_pytorch": round(statistics.median(own / other for own, other in warm), 3),
+                "median_ms": round(1e3 * statistics.median(own for own, _ in warm), 2),
+                "same_losses": said["losses"] == base["losses"],
+                "reserved_gib": round(said["reserved_gib"], 4),
+                "allocated_gib": round(said["allocated_gib"], 4),
+            }
+            if process.trace.exists():
+                allocations, peak = recorded(COMMAND, process.trace)
+                row["missing_allocations"] = said["requests"] - allocations
+                row["peak_is_that_of_pytorch"] = peak == round(said["allocated_gib"] * GIB)
+            yield row
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("programs", nargs="*", default=["resnet", "gpt"])
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("programs", nargs="*", default=["convolution", "gpt"])
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--ways", default=",".join(WAYS), help="the first is what the others are compared with")
     options = parser.parse_args()
     for program in options.programs:
-        base = None
-        for way in options.ways.split(","):
-            with tempfile.TemporaryDirectory() as folder:
-                trace = pathlib.Path(folder) / "out.trace"
-                said = run(program, *WAYS[way], options.steps, trace)
-                base = base or said
-                row = {
-                    "program": program,
-                    "way": way,
-                    "median_ms": round(said["median_ms"], 2),
-                    "of_pytorch": round(said["median_ms"] / base["median_ms"], 3),
-                    "same_losses": said["losses"] == base["losses"],
-                    "reserved_gib": round(said["reserved_gib"], 4),
-                    "allocated_gib": round(said["allocated_gib"], 4),
-                }
-                if trace.exists():
-                    allocations, peak = recorded(COMMAND, trace)
-                    row["missing_allocations"] = said["requests"] - allocations
-                    row["peak_is_that_of_pytorch"] = peak == round(said["allocated_gib"] * GIB)
-                print(json.dumps(row), flush=True)
+        for row in rows(program, options.ways.split(","), options.steps):
+            print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""DDP and FSDP2 on all GPUs, with the first lines that such programs have: `distributed.py native|binpool`."""
+"""DDP and FSDP2 on all GPUs, with the first lines that such programs have: `[torchrun] distributed.py native|binpool`."""
 
 import os
 import sys
@@ -28,7 +28,8 @@ def train(network: torch.nn.Module, rank: int, steps: int = 30) -> list[float]:
 
 
 def worker(rank: int, world: int, which: str) -> None:
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29511")
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", rank=rank, world_size=world, device_id=torch.device("cuda", rank))
     if which == "binpool":
@@ -58,4 +59,6 @@ def worker(rank: int, world: int, which: str) -> None:
 
 
 if __name__ == "__main__":
+    if "LOCAL_RANK" in os.environ:
+        sys.exit(worker(int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"]), sys.argv[1]))
     mp.spawn(worker, args=(torch.cuda.device_count(), sys.argv[1]), nprocs=torch.cuda.device_count())

@@ -14,6 +14,7 @@ use std::{
 };
 
 use binpool_trace::PoolEvent;
+use foldhash::fast::FixedState;
 
 use crate::{
     pool_figures::count_of_framework,
@@ -114,13 +115,13 @@ struct Frameworks {
 
 #[derive(Debug, Default)]
 struct State {
-    devices: HashMap<c_int, Known>,
+    devices: HashMap<c_int, Known, FixedState>,
     /// The numbers of streams, by device and handle.
-    streams: HashMap<(c_int, u64), u32>,
+    streams: HashMap<(c_int, u64), u32, FixedState>,
     /// The addresses of live blocks.
-    live: HashSet<u64>,
+    live: HashSet<u64, FixedState>,
     /// What the last block at each address took.
-    granted: HashMap<u64, u64>,
+    granted: HashMap<u64, u64, FixedState>,
 }
 
 /// A device.
@@ -165,7 +166,8 @@ impl Frameworks {
                 let (group, stream, device) = lock(&self.state).asked(event);
                 self.note_device(group, device);
                 self.recording.note("free", address, "");
-                self.recording.refused(group, clamped(bytes), stream);
+                self.recording
+                    .refused(group, clamped(bytes), stream, event.hooks());
             }
             Some(What::Waiting) if lock(&self.state).live.contains(&address) => {
                 let block = number_of(address);
@@ -220,8 +222,9 @@ impl Frameworks {
         let outer = event
             .note()
             .map(|note| self.recording.place_within(&note).for_good().enter());
+        let (bytes, hooks) = (clamped(event.bytes), event.hooks());
         self.recording
-            .allocated_as(address, group, clamped(event.bytes), stream);
+            .allocated_as(address, group, bytes, stream, hooks);
         if let Some(outer) = outer {
             outer.enter();
         }
@@ -261,6 +264,11 @@ impl State {
 }
 
 impl Event {
+    /// Returns how many frames of Python tell of this: that of CuPy's hook, and none for PyTorch, whose tracker is C++.
+    const fn hooks(&self) -> usize {
+        (self.what & ARRAY != 0) as usize
+    }
+
     fn note(&self) -> Option<Cow<'_, str>> {
         // SAFETY: a text that ends with a zero, which lives as long as the event.
         let text = || unsafe { CStr::from_ptr(self.note) }.to_string_lossy();

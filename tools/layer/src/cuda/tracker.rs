@@ -115,7 +115,7 @@ impl Tracker {
             return;
         }
         let (group, stream) = self.group(request);
-        self.recording.refused(group, request.bytes, stream);
+        self.recording.refused(group, request.bytes, stream, 0);
     }
 
     fn group(&self, request: Request) -> (Group, u32) {

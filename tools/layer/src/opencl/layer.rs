@@ -243,7 +243,7 @@ impl Layer {
         pool_figures::count_request(false);
         limit::note_refusal(bytes);
         if let Some(recording) = self.recording {
-            recording.refused(self.group(context, kind), bytes, 0);
+            recording.refused(self.group(context, kind), bytes, 0, 0);
         }
     }
 

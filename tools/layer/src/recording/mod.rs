@@ -67,23 +67,32 @@ impl Recording {
     /// Notes a block of `bytes` bytes that was allocated by the caller on this thread, for stream number `stream`, and returns its ID.
     /// Stream 0 is none.
     pub(crate) fn allocated(&self, group: Group, bytes: usize, stream: u32) -> u64 {
-        self.request(group, bytes, stream, |id, request| Line::Allocated {
+        self.request(group, bytes, stream, 0, |id, request| Line::Allocated {
             id,
             request,
         })
     }
 
-    /// Notes a block as [`allocated`](Self::allocated) does, with an ID that no live block has.
-    pub(crate) fn allocated_as(&self, id: u64, group: Group, bytes: usize, stream: u32) {
-        self.request(group, bytes, stream, |_, request| Line::Allocated {
+    /// Notes a block as [`allocated`](Self::allocated) does, with an ID that no live block has. As many of the innermost frames of Python as
+    /// `hooks` says are not the program's.
+    pub(crate) fn allocated_as(
+        &self,
+        id: u64,
+        group: Group,
+        bytes: usize,
+        stream: u32,
+        hooks: usize,
+    ) {
+        self.request(group, bytes, stream, hooks, |_, request| Line::Allocated {
             id,
             request,
         });
     }
 
     /// Notes a request that was refused for lack of memory.
-    pub(crate) fn refused(&self, group: Group, bytes: usize, stream: u32) {
-        self.request(group, bytes, stream, |_, request| Line::Refused { request });
+    pub(crate) fn refused(&self, group: Group, bytes: usize, stream: u32, hooks: usize) {
+        let line = |_, request| Line::Refused { request };
+        self.request(group, bytes, stream, hooks, line);
     }
 
     fn request(
@@ -91,9 +100,10 @@ impl Recording {
         group: Group,
         bytes: usize,
         stream: u32,
+        hooks: usize,
         line: impl FnOnce(u64, Request) -> Line<'static>,
     ) -> u64 {
-        let stack = settings().has_stacks.then(stack::here);
+        let stack = settings().has_stacks.then(|| stack::here(hooks));
         let thread = stack::thread_number();
         let mut writer = self.writer();
         let place = Place::here();
@@ -103,7 +113,7 @@ impl Recording {
             if number.is_none() {
                 drop(writer);
                 // Python may run any code of the program for this, which may come here again.
-                let texts = stack.texts();
+                let texts = stack.texts(hooks);
                 writer = self.writer();
                 number = Some(writer.number_stack(stack, place, texts));
             }

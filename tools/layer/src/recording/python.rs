@@ -159,7 +159,7 @@ impl Interpreter {
 
 /// Returns the frames of this thread, innermost first; none if it runs no Python now.
 pub(super) fn frames() -> Vec<PythonFrame> {
-    let mut frames = Vec::new();
+    let mut frames = Vec::with_capacity(MAX_FRAMES);
     let is_read = unlocked_python::for_each_frame(|frame| {
         let code = frame.content();
         let place = frame.place;
@@ -171,7 +171,6 @@ pub(super) fn frames() -> Vec<PythonFrame> {
     let Some(python) = Interpreter::on_this_thread() else {
         return frames;
     };
-    frames.reserve(MAX_FRAMES);
     python.for_each_frame(|frame, code| {
         frames.push(PythonFrame {
             code: code.addr() as u64,

@@ -28,9 +28,10 @@ pub(super) enum Stack {
 }
 
 impl Stack {
-    /// Returns the frames as text, for a stack of Python of this thread.
-    pub(super) fn texts(&self) -> Option<Vec<String>> {
-        matches!(self, Self::Python(_)).then(python::texts)
+    /// Returns the frames as text, for a stack of Python of this thread without as many of the innermost frames as `hooks` says.
+    pub(super) fn texts(&self, hooks: usize) -> Option<Vec<String>> {
+        let is_python = matches!(self, Self::Python(_));
+        is_python.then(|| python::texts().into_iter().skip(hooks).collect())
     }
 }
 
@@ -112,10 +113,11 @@ fn own_stack() -> Range<usize> {
     }
 }
 
-/// Returns the stack of this thread: the lines of Python if it runs Python now.
-pub(super) fn here() -> Stack {
-    let frames = python::frames();
+/// Returns the stack of this thread: if it runs Python now, the lines of that without as many of the innermost ones as `hooks` says.
+pub(super) fn here(hooks: usize) -> Stack {
+    let mut frames = python::frames();
     if !frames.is_empty() {
+        frames.drain(..hooks.min(frames.len()));
         return Stack::Python(frames);
     }
     // A thread that is ending no longer remembers its stacks.
@@ -214,12 +216,12 @@ mod tests {
 
     #[inline(never)]
     fn called_from_here() -> Stack {
-        std::hint::black_box(here())
+        std::hint::black_box(here(0))
     }
 
     #[inline(never)]
     fn called_from_there() -> Stack {
-        std::hint::black_box(here())
+        std::hint::black_box(here(0))
     }
 
     #[test]

@@ -8,11 +8,12 @@
 use std::{
     borrow::Cow,
     ffi::{c_char, c_int, c_ulong, c_void},
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{BuildHasher as _, Hasher as _},
     slice,
     sync::OnceLock,
 };
 
+use foldhash::quality::FixedState;
 use libloading::os::unix::Library;
 
 /// The most frames.
@@ -176,10 +177,8 @@ impl Frame {
     fn text_at(&self, place: usize) -> Cow<'_, str> {
         // SAFETY: the code is alive, and has a text there.
         let text: *const c_char = unsafe { read(self.code, place) };
-        // SAFETY: the text lives as long as the code, and never changes.
-        if unsafe { read::<u32>(text, STATE) } & COMPACT_ASCII == COMPACT_ASCII {
-            // SAFETY: as above; the characters are there, as the state says.
-            let characters = unsafe { bytes(text, self.python.layout.characters) };
+        // SAFETY: as above.
+        if let Some(characters) = unsafe { self.ascii(text) } {
             let length = characters.len().min(MAX_CHARACTERS);
             return String::from_utf8_lossy(&characters[..length]);
         }
@@ -193,22 +192,38 @@ impl Frame {
         Cow::Owned(characters.collect())
     }
 
-    /// The file and the function.
-    fn names(&self) -> [Cow<'_, str>; 2] {
-        let layout = &self.python.layout;
-        [layout.file, layout.name].map(|place| self.text_at(place))
+    /// The characters of a text, if they are all of ASCII.
+    ///
+    /// # Safety
+    ///
+    /// The text is one of the code's: it lives as long as that, and never changes.
+    unsafe fn ascii(&self, text: *const c_char) -> Option<&[u8]> {
+        // SAFETY: the caller's.
+        let is_ascii = unsafe { read::<u32>(text, STATE) } & COMPACT_ASCII == COMPACT_ASCII;
+        // SAFETY: as above; the characters are there, as the state says.
+        is_ascii.then(|| unsafe { bytes(text, self.python.layout.characters) })
     }
 
     /// Returns a number for all that [`text`](Self::text) is made of but the place. The address of the code says less: other code has it once this one is gone.
     pub(super) fn content(&self) -> u64 {
+        let layout = &self.python.layout;
+        let mut hasher = FixedState::default().build_hasher();
         // SAFETY: the code is alive, and has the number of its first line there.
-        let first_line: c_int = unsafe { read(self.code, self.python.layout.first_line) };
+        let first_line: c_int = unsafe { read(self.code, layout.first_line) };
+        hasher.write_i32(first_line);
         // SAFETY: as above; bytes say which instruction has which line.
-        let lines = unsafe { read(self.code, self.python.layout.lines) };
+        let lines = unsafe { read(self.code, layout.lines) };
         // SAFETY: as above.
-        let lines = unsafe { bytes(lines, BYTES) };
-        let mut hasher = DefaultHasher::new();
-        (first_line, self.names(), lines).hash(&mut hasher);
+        hasher.write(unsafe { bytes(lines, BYTES) });
+        for place in [layout.file, layout.name] {
+            // SAFETY: as above, of a text.
+            let text = unsafe { read(self.code, place) };
+            // SAFETY: as above.
+            match unsafe { self.ascii(text) } {
+                Some(characters) => hasher.write(characters),
+                None => hasher.write(self.text_at(place).as_bytes()),
+            }
+        }
         hasher.finish()
     }
 
@@ -216,7 +231,8 @@ impl Frame {
     pub(super) fn text(&self) -> String {
         // SAFETY: the code is alive.
         let line = unsafe { (self.python.line_of)(self.code, self.place) };
-        let [file, function] = self.names();
+        let layout = &self.python.layout;
+        let [file, function] = [layout.file, layout.name].map(|place| self.text_at(place));
         format!("{file}:{line} in {function}")
     }
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use binpool_trace::Line;
+use foldhash::fast::FixedState;
 
 use super::{
     calls,
@@ -60,9 +61,9 @@ pub(super) struct Writer {
     /// The ID of the first block of this process. Those of its parent are not in its recording.
     first_id: u64,
     /// The number of each group and thread.
-    groups: HashMap<(Group, u32), u64>,
+    groups: HashMap<(Group, u32), u64, FixedState>,
     /// The number of each stack, by where the program was.
-    stacks: HashMap<Place, HashMap<Stack, u64>>,
+    stacks: HashMap<Place, HashMap<Stack, u64, FixedState>, FixedState>,
     stack_count: u64,
     places: Places,
     /// Lines that are not in the file yet: the one that is being written, and those before it for which the file could not be opened.
@@ -88,8 +89,8 @@ impl Writer {
             state: State::Waiting,
             next_id: 1,
             first_id: 1,
-            groups: HashMap::new(),
-            stacks: HashMap::new(),
+            groups: HashMap::default(),
+            stacks: HashMap::default(),
             stack_count: 0,
             places: Places::default(),
             lines: Vec::new(),
