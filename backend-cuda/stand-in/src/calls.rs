@@ -369,6 +369,7 @@ calls! {
         }
     }
     fn cuDeviceGetMemPool(pool: *mut usize, number: i32) { put(pool, context(number)?.default_pool()) }
+    fn cuDeviceGetDefaultMemPool(pool: *mut usize, number: i32) { put(pool, context(number)?.default_pool()) }
     fn cuMemPoolSetAccess(pool: usize, access: *const Access, count: usize) {
         let users = devices_of(access, count)?;
         enter("cuMemPoolSetAccess")?.pools.change(pool, |all| all.extend(users))
@@ -379,6 +380,9 @@ calls! {
         device.stream(stream)?;
         let users = Users::Some(device.pools.get(pool)?);
         put(address, device.allocate(bytes, users)?)
+    }
+    fn cuMemAllocFromPoolAsync_ptsz(address: *mut u64, bytes: usize, pool: usize, stream: usize) {
+        answer(cuMemAllocFromPoolAsync(address, bytes, pool, of_thread(stream)))
     }
     fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: usize) {
         let device = enter("cuMemAllocAsync")?;

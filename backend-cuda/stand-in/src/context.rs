@@ -40,7 +40,7 @@ pub(crate) struct Context {
     host: Mutex<BTreeMap<usize, Box<[u64]>>>,
     /// The devices that may use the memory of each pool.
     pub(crate) pools: Objects<Vec<i32>>,
-    /// The pool of `cuMemAllocAsync`, once the program has asked for it.
+    /// The pool of `cuMemAllocAsync`, once it was asked for.
     default_pool: OnceLock<usize>,
     /// Graphs, and those that can be launched.
     pub(crate) graphs: Objects<Graph>,
@@ -180,11 +180,10 @@ impl Context {
         self.is_active.store(false, Ordering::SeqCst);
     }
 
-    /// The number of objects that the program has.
+    /// The number of objects that the program has: the default pool is the driver's.
     pub(crate) fn objects(&self) -> usize {
-        self.streams.count()
-            + self.events.count()
-            + self.pools.count()
+        self.streams.count() + self.events.count() + self.pools.count()
+            - usize::from(self.default_pool.get().is_some())
             + self.modules.count()
             + self.graphs.count()
             + self.host.lock().len()

@@ -210,16 +210,20 @@ def test_a_kernel_of_jupyter_is_told_of(tmp_path):
 def test_a_framework_with_a_switch_is_named_unless_it_is_set(tmp_path):
     program(tmp_path, "", "jax.py")
     program(tmp_path, "", "tensorflow.py")
-    ask = "import jax, tensorflow, os; print(os.environ.get('XLA_PYTHON_CLIENT_ALLOCATOR'), os.environ.get('TF_GPU_ALLOCATOR'))"
-    named = "JAX has an allocator of its own: with XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async, or --switch, it allocates from the pool\n"
+    names = ["XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_PREALLOCATE", "TF_GPU_ALLOCATOR"]
+    ask = f"import jax, tensorflow, os; print(*map(os.environ.get, {names}))"
+    by = "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async XLA_PYTHON_CLIENT_PREALLOCATE=false"
+    named = f"JAX has an allocator of its own: with {by}, or --switch, it allocates from the pool\n"
     told, said = run(sys.executable, "-c", ask, path=tmp_path)
-    assert told == "None None\n"
+    assert told == "None None None\n"
     assert named in said and "TF_GPU_ALLOCATOR=cuda_malloc_async" in said
     told, said = run(sys.executable, "-c", ask, path=tmp_path, XLA_PYTHON_CLIENT_ALLOCATOR="platform")
     assert named not in said
     told, said = run(sys.executable, "-c", ask, path=tmp_path, option="--pool --switch", TF_GPU_ALLOCATOR="mine")
-    assert told == "cuda_async mine\n"
+    assert told == "cuda_async false mine\n"
     assert "has an allocator of its own" not in said
+    told, _ = run(sys.executable, "-c", ask, path=tmp_path, option="--pool --switch", XLA_PYTHON_CLIENT_PREALLOCATE="true")
+    assert told == "cuda_async true cuda_malloc_async\n"
 
 
 def test_cupy_is_pooled_and_recorded_array_by_array(tmp_path, driver):

@@ -9,7 +9,10 @@ import sys
 FRAMEWORKS = {"torch": "PyTorch", "cupy": "CuPy", "jax": "JAX", "tensorflow": "TensorFlow"}
 
 # The variables by which a framework allocates each block from the driver, and so from the pool of `binpool run`.
-SWITCHES = {"jax": ("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async"), "tensorflow": ("TF_GPU_ALLOCATOR", "cuda_malloc_async")}
+SWITCHES = {
+    "jax": "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async XLA_PYTHON_CLIENT_PREALLOCATE=false",
+    "tensorflow": "TF_GPU_ALLOCATOR=cuda_malloc_async",
+}
 
 
 def own():
@@ -66,9 +69,9 @@ def imported(name):
     """Has a framework pooled and recorded. Whatever fails, the program runs as it would have."""
     framework = FRAMEWORKS[name]
     if name in SWITCHES:
-        variable, value = SWITCHES[name]
-        if os.environ.get("BINPOOL_POOL") and not os.environ.get(variable):
-            say("{} has an allocator of its own: with {}={}, or --switch, it allocates from the pool".format(framework, variable, value))
+        variables = SWITCHES[name]
+        if os.environ.get("BINPOOL_POOL") and not os.environ.get(variables.split("=")[0]):
+            say("{} has an allocator of its own: with {}, or --switch, it allocates from the pool".format(framework, variables))
         return
     version = ".".join(str(number) for number in sys.version_info[:2])
     try:

@@ -6,6 +6,11 @@ use super::function::{Allocates, Bytes, Effect, Function, NODE, Place};
 const NODE_BYTES: usize = 13;
 const NODE_ADDRESS: usize = 14;
 
+/// `CU_MEM_ALLOCATION_TYPE_PINNED`, and no handles.
+const PINNED: usize = 1;
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+const ON_DEVICE: usize = 1;
+
 /// The arguments of a call.
 ///
 /// # Invariants
@@ -78,6 +83,16 @@ impl Arguments {
     /// What is written to where an argument points.
     pub(super) fn got(self, number: usize) -> usize {
         word_at(self.pointer(number), 0)
+    }
+
+    /// The device of the pool that a call makes, if `CUmemPoolProps` says nothing else: other processes cannot open it, and it has no maximum.
+    pub(super) fn ordinary_device(self) -> Option<usize> {
+        let [kind, location, security, most, usage] =
+            std::array::from_fn(|number| word_at(self.pointer(1), number));
+        let is_ordinary = kind == PINNED
+            && location & 0xffff_ffff == ON_DEVICE
+            && [security, most, usage] == [0; 3];
+        is_ordinary.then_some(location >> 32)
     }
 
     /// Writes a result to where an argument points, if it does.
@@ -181,6 +196,24 @@ mod tests {
         };
         let words = [0, address_of(&deep), 3];
         assert_eq!(arguments(&words).bytes(bytes, true), 64 + 8 + 2);
+    }
+
+    #[test]
+    fn a_pool_is_an_ordinary_one_of_a_device_if_nothing_else_is_said() {
+        let ordinary = [PINNED, (3 << 32) | ON_DEVICE, 0, 0, 0];
+        let device_of =
+            |properties: [usize; 5]| arguments(&[0, address_of(&properties)]).ordinary_device();
+        assert_eq!(device_of(ordinary), Some(3));
+        for word in 0..5 {
+            for bit in [0, 33] {
+                let mut other = ordinary;
+                other[word] ^= 1 << bit;
+                // The device is a number.
+                let expected = ((word, bit) == (1, 33)).then_some(1);
+                assert_eq!(device_of(other), expected, "{word} {bit}");
+            }
+        }
+        assert_eq!(arguments(&[0, 0]).ordinary_device(), None);
     }
 
     #[test]

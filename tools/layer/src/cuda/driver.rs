@@ -88,7 +88,7 @@ calls! {
     stream_end_capture: c"cuStreamEndCapture" (stream: usize, graph: *mut usize);
     stream_destroy: c"cuStreamDestroy_v2" (stream: usize);
     graph_destroy: c"cuGraphDestroy" (graph: usize);
-    pool_of_device: c"cuDeviceGetMemPool" (pool: *mut usize, device: c_int);
+    pool_of_device: c"cuDeviceGetDefaultMemPool" (pool: *mut usize, device: c_int);
     address_attribute: c"cuPointerGetAttribute" (value: *mut usize, attribute: c_int, address: usize);
     set_access: c"cuMemSetAccess" (address: usize, bytes: usize, access: usize, count: usize);
 }
@@ -172,7 +172,7 @@ impl Driver {
         }
     }
 
-    /// The driver's pool of a device.
+    /// The driver's default pool of a device.
     pub(super) fn pool_of(&self, device: usize) -> Option<usize> {
         let mut pool = 0;
         let device = c_int::try_from(device).ok()?;

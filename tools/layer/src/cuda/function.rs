@@ -60,6 +60,9 @@ pub(super) enum Effect {
     ChangesPools,
     /// Lets other devices use a pool.
     SharesPool,
+    /// Makes a pool, or ends one.
+    MakesPool,
+    DestroysPool,
     /// Asks how much memory is free.
     AsksForMemory,
     /// Asks where the block of an address begins, and its bytes.
@@ -100,6 +103,8 @@ pub(super) enum Way {
     Plain,
     /// Streams use it in the order of one of them.
     Ordered,
+    /// As above, from a pool of the driver, which the third argument names.
+    FromPool,
     /// It comes from no pool of the layer.
     Passed,
 }
@@ -173,7 +178,7 @@ const EFFECTS: &[(&str, Effect)] = {
         ..passed("device")
     };
     const ASYNC: Allocates = memory("async pool", Way::Ordered, Some(2));
-    const FROM_POOL: Allocates = memory("async pool", Way::Passed, Some(3));
+    const FROM_POOL: Allocates = memory("async pool", Way::FromPool, Some(3));
     const GRAPH: Allocates = Allocates {
         result: Place::Node,
         bytes: Bytes::Node,
@@ -226,6 +231,8 @@ const EFFECTS: &[(&str, Effect)] = {
         ("cuCtxEnablePeerAccess", E::EnablesPeers),
         ("cuMemPoolSetAccess", E::SharesPool),
         ("cuDeviceSetMemPool", E::ChangesPools),
+        ("cuMemPoolCreate", E::MakesPool),
+        ("cuMemPoolDestroy", E::DestroysPool),
         ("cuMemGetInfo_v2", E::AsksForMemory),
         ("cuMemGetAddressRange_v2", E::AsksForRange),
         ("cuPointerGetAttribute", E::AsksForAttribute),

@@ -38,6 +38,8 @@ pub(super) struct Pooling {
     /// The streams of the program that blocks were allocated for, without default streams.
     streams: RwLock<HashMap<usize, Known>>,
     blocks: Mutex<Blocks>,
+    /// The devices of the driver's ordinary pools, by the pools: default ones, and those that the program has made with the same properties.
+    ordinary_pools: RwLock<HashMap<usize, usize>>,
     /// How often the program retains each primary context.
     retained: Mutex<HashMap<usize, usize>>,
     /// The streams that are being captured.
@@ -101,6 +103,7 @@ impl Pooling {
             devices: RwLock::default(),
             streams: RwLock::default(),
             blocks: Mutex::default(),
+            ordinary_pools: RwLock::default(),
             retained: Mutex::default(),
             captures: AtomicUsize::new(0),
             has_peers: AtomicBool::new(false),
@@ -123,8 +126,13 @@ impl Pooling {
         self.give(made, bytes, device, None)
     }
 
-    /// Allocates a block for a stream.
-    pub(super) fn allocate_ordered(&self, bytes: usize, stream: usize) -> Served {
+    /// Allocates a block for a stream, in the place of the driver's pool if the program names one.
+    pub(super) fn allocate_ordered(
+        &self,
+        bytes: usize,
+        stream: usize,
+        pool: Option<usize>,
+    ) -> Served {
         if self.has_own_pools.load(Ordering::Relaxed) {
             return Served::Passed("the program has changed the driver's pools");
         }
@@ -134,6 +142,9 @@ impl Pooling {
         let Some(Known { device, queue }) = self.queue_of(stream) else {
             return Served::Passed("not a primary context");
         };
+        if pool.is_some_and(|pool| !self.is_ordinary(pool, device.device)) {
+            return Served::Passed("not from an ordinary pool of the device");
+        }
         let made = self.with_more_memory(|| device.allocate_ordered(&queue, bytes));
         self.give(made, bytes, device, Some(stream))
     }
@@ -304,7 +315,8 @@ impl Pooling {
         };
         let mut end_of_shared = 0;
         for (address, bytes, device) in blocks {
-            if self.driver.pool_of(device) != Some(pool) {
+            // Blocks in the place of several pools may be on the same pages.
+            if !self.is_ordinary(pool, device) {
                 continue;
             }
             let mut at = address.max(end_of_shared);
@@ -324,6 +336,19 @@ impl Pooling {
 
     pub(super) fn change_pools(&self) {
         self.has_own_pools.store(true, Ordering::SeqCst);
+    }
+
+    /// Notes the device of a pool of the driver, if it is an ordinary one. Any other may have the handle of one that has ended.
+    pub(super) fn note_pool(&self, pool: usize, device: Option<usize>) {
+        let mut pools = self.ordinary_pools.write();
+        match device {
+            Some(device) => pools.insert(pool, device),
+            None => pools.remove(&pool),
+        };
+    }
+
+    fn is_ordinary(&self, pool: usize, device: usize) -> bool {
+        self.ordinary_pools.read().get(&pool) == Some(&device)
     }
 }
 
@@ -357,6 +382,9 @@ impl Pooling {
                 Ok(opened) => *library = Some(opened),
                 Err(error) => report(error),
             }
+        }
+        if let Some(pool) = self.driver.pool_of(device) {
+            self.note_pool(pool, Some(device));
         }
         match DevicePools::open(library.as_ref()?, device, context, self.unpooled.budget()) {
             Ok(pools) => pools.map(Arc::new),
@@ -424,6 +452,7 @@ impl Pooling {
             let of_device = devices.extract_if(|_, pools| pools.as_deref().is_some_and(is_of));
             of_device.filter_map(|(_, pools)| pools).collect()
         };
+        self.ordinary_pools.write().retain(|_, of| *of != device);
         for pools in &closed {
             self.driver.wait_for(pools.context);
         }

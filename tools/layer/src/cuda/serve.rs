@@ -60,7 +60,12 @@ impl Pooling {
         let served = own(|| {
             Some(match (allocates.way, arguments.stream(function)) {
                 (Way::Plain, _) if has_place => self.allocate_plain(bytes),
-                (Way::Ordered, Some(stream)) if has_place => self.allocate_ordered(bytes, stream),
+                (Way::Ordered, Some(stream)) if has_place => {
+                    self.allocate_ordered(bytes, stream, None)
+                }
+                (Way::FromPool, Some(stream)) if has_place => {
+                    self.allocate_ordered(bytes, stream, Some(arguments.word(2)))
+                }
                 _ => Served::Passed(function.name),
             })
         });
@@ -208,6 +213,8 @@ impl Pooling {
             match function.effect {
                 Effect::RetainsPrimary => self.retain(arguments.number(1)),
                 Effect::BeginsCapture => self.begin_capture(),
+                Effect::MakesPool => self.note_pool(arguments.got(0), arguments.ordinary_device()),
+                Effect::DestroysPool => self.note_pool(arguments.word(0), None),
                 Effect::SharesPool => {
                     let [pool, access, count] = [0, 1, 2].map(|number| arguments.word(number));
                     own(|| self.share(pool, access, count));

@@ -91,8 +91,16 @@ unsafe extern "C" {
     ) -> c_int;
     pub(crate) fn cuMemUnmap(address: u64, bytes: usize) -> c_int;
     pub(crate) fn cuDeviceGetMemPool(pool: *mut usize, device: c_int) -> c_int;
+    pub(crate) fn cuDeviceGetDefaultMemPool(pool: *mut usize, device: c_int) -> c_int;
     pub(crate) fn cuMemPoolCreate(pool: *mut usize, properties: *const c_void) -> c_int;
+    pub(crate) fn cuMemPoolDestroy(pool: usize) -> c_int;
     pub(crate) fn cuMemAllocFromPoolAsync(
+        address: *mut u64,
+        bytes: usize,
+        pool: usize,
+        stream: usize,
+    ) -> c_int;
+    pub(crate) fn cuMemAllocFromPoolAsync_ptsz(
         address: *mut u64,
         bytes: usize,
         pool: usize,
@@ -208,6 +216,25 @@ pub(crate) fn free(address: u64) {
 pub(crate) fn allocate_on(stream: usize, bytes: usize) -> Result<u64, c_int> {
     let mut address = 0;
     match unsafe { cuMemAllocAsync(&raw mut address, bytes, stream) } {
+        0 => Ok(address),
+        code => Err(code),
+    }
+}
+
+/// The words of `CUmemPoolProps` for a pool of device 0, of pinned memory without handles.
+pub(crate) const ORDINARY: [u64; 11] = [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// Makes a pool of the driver.
+pub(crate) fn make_pool(properties: [u64; 11]) -> usize {
+    let mut pool = 0;
+    let properties = ptr::from_ref(&properties).cast();
+    assert_eq!(unsafe { cuMemPoolCreate(&raw mut pool, properties) }, 0);
+    pool
+}
+
+pub(crate) fn allocate_from(pool: usize, stream: usize, bytes: usize) -> Result<u64, c_int> {
+    let mut address = 0;
+    match unsafe { cuMemAllocFromPoolAsync(&raw mut address, bytes, pool, stream) } {
         0 => Ok(address),
         code => Err(code),
     }

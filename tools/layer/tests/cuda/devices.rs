@@ -4,11 +4,11 @@ use std::{ffi::c_int, ptr, sync::Barrier, thread};
 
 use crate::{
     calls::{
-        Gate, MIB, OUT_OF_MEMORY, PER_THREAD, allocate, allocate_on, begin_on, control, count,
-        count_on, create_stream, cuCtxDestroy_v2, cuCtxGetCurrent, cuDeviceGetMemPool,
-        cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxRetain,
-        cuMemAllocAsync, cuMemPoolSetAccess, destroy_stream, fail_once, free, free_on,
-        make_current, memory, range, used_on, wait,
+        Gate, MIB, ORDINARY, OUT_OF_MEMORY, PER_THREAD, allocate, allocate_from, allocate_on,
+        begin_on, control, count, count_on, create_stream, cuCtxDestroy_v2, cuCtxGetCurrent,
+        cuDeviceGetMemPool, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxReset_v2,
+        cuDevicePrimaryCtxRetain, cuMemAllocAsync, cuMemPoolSetAccess, destroy_stream, fail_once,
+        free, free_on, make_current, make_pool, memory, range, used_on, wait,
     },
     child::{limited, pooled},
 };
@@ -232,6 +232,32 @@ fn rights_to_the_pool_of_a_device_are_none_to_blocks_of_another() {
         let can_use =
             |address| control::<extern "C" fn(i32, u64) -> bool>("stand_in_can_use")(2, address);
         assert_eq!([of_one, of_other].map(can_use), [true, false]);
+    });
+}
+
+#[test]
+fn a_pool_of_the_driver_is_that_of_its_device_until_the_context_ends() {
+    pooled(|| {
+        let contexts = both();
+        let pools = [0, 1].map(|device| {
+            make_current(contexts[device]);
+            let mut properties = ORDINARY;
+            properties[1] |= (device as u64) << 32;
+            make_pool(properties)
+        });
+        let stream = create_stream();
+        assert!(allocate_from(pools[1], stream, MIB).is_ok());
+        assert_eq!(count_on(1, "cuMemAllocFromPoolAsync"), 0);
+        // The stand-in has no memory of other devices.
+        assert_eq!(allocate_from(pools[0], stream, MIB), Err(400));
+        assert_eq!(count_on(1, "cuMemAllocFromPoolAsync"), 1);
+        assert_eq!(unsafe { cuDevicePrimaryCtxReset_v2(0) }, 0);
+        begin_on(0, 64 * MIB);
+        assert!(allocate_from(pools[0], create_stream(), MIB).is_ok());
+        assert_eq!(count("cuMemAllocFromPoolAsync"), 1);
+        make_current(contexts[1]);
+        assert!(allocate_from(pools[1], stream, MIB).is_ok());
+        assert_eq!(count_on(1, "cuMemAllocFromPoolAsync"), 1);
     });
 }
 

@@ -6,14 +6,15 @@ use binpool_layer::PoolFigures;
 
 use crate::{
     calls::{
-        Gate, MIB, OUT_OF_MEMORY, PER_THREAD, allocate, allocate_on, begin, control, count,
-        create_stream, cuCtxEnablePeerAccess, cuCtxSetCurrent, cuDeviceGetMemPool,
-        cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxReset_v2, cuMemAlloc_v2, cuMemAllocAsync,
-        cuMemAllocAsync_ptsz, cuMemAllocFromPoolAsync, cuMemAllocManaged, cuMemAllocPitch_v2,
-        cuMemCreate, cuMemFreeAsync_ptsz, cuMemHostAlloc, cuMemPoolCreate, cuMemPoolSetAccess,
-        cuMemRelease, cuMemUnmap, cuPointerGetAttribute, cuPointerGetAttributes,
-        cuStreamBeginCapture_v2, cuStreamEndCapture, destroy_stream, fill, free, free_on,
-        map_pages, memory, range, read, used, wait,
+        Gate, MIB, ORDINARY, OUT_OF_MEMORY, PER_THREAD, allocate, allocate_from, allocate_on,
+        begin, control, count, create_stream, cuCtxEnablePeerAccess, cuCtxSetCurrent,
+        cuDeviceGetDefaultMemPool, cuDeviceGetMemPool, cuDevicePrimaryCtxRelease_v2,
+        cuDevicePrimaryCtxReset_v2, cuMemAlloc_v2, cuMemAllocAsync, cuMemAllocAsync_ptsz,
+        cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz, cuMemAllocManaged,
+        cuMemAllocPitch_v2, cuMemCreate, cuMemFreeAsync_ptsz, cuMemHostAlloc, cuMemPoolCreate,
+        cuMemPoolDestroy, cuMemPoolSetAccess, cuMemRelease, cuMemUnmap, cuPointerGetAttribute,
+        cuPointerGetAttributes, cuStreamBeginCapture_v2, cuStreamEndCapture, destroy_stream,
+        fail_once, fill, free, free_on, make_pool, map_pages, memory, range, read, used, wait,
     },
     child::{in_child, limited, pooled},
 };
@@ -336,6 +337,70 @@ fn a_device_that_may_use_the_pool_of_the_driver_may_use_blocks_that_were_allocat
         for address in blocks.into_iter().chain([last]) {
             assert!(can_use(1, address) && can_use(0, address));
         }
+    });
+}
+
+#[test]
+fn memory_from_ordinary_pools_of_the_driver_is_that_of_the_stream() {
+    pooled(|| {
+        begin(64 * MIB);
+        let (stream, own, mut default) = (create_stream(), make_pool(ORDINARY), 0);
+        assert_eq!(unsafe { cuDeviceGetDefaultMemPool(&raw mut default, 0) }, 0);
+        let block = allocate_on(stream, MIB).unwrap();
+        free_on(stream, block);
+        for pool in [default, own] {
+            assert_eq!(allocate_from(pool, stream, MIB), Ok(block));
+            free_on(stream, block);
+        }
+        let mut of_thread = 0;
+        let code = unsafe { cuMemAllocFromPoolAsync_ptsz(&raw mut of_thread, MIB, own, 0) };
+        assert_eq!(code, 0);
+        let gate = Gate::before(PER_THREAD);
+        assert_eq!(unsafe { cuMemFreeAsync_ptsz(of_thread, 0) }, 0);
+        assert_eq!(allocate_from(own, PER_THREAD, MIB), Ok(of_thread));
+        drop(gate);
+        assert_eq!(
+            (count("cuMemAllocFromPoolAsync"), count("cuMemFreeAsync")),
+            (0, 0)
+        );
+    });
+}
+
+#[test]
+fn blocks_outlive_a_pool_of_the_program_that_is_the_drivers_to_refuse_then() {
+    pooled(|| {
+        begin(64 * MIB);
+        let (stream, pool) = (create_stream(), make_pool(ORDINARY));
+        fail_once("cuMemPoolDestroy");
+        assert_eq!(unsafe { cuMemPoolDestroy(pool) }, 999);
+        let block = allocate_from(pool, stream, MIB).unwrap();
+        assert_eq!(count("cuMemAllocFromPoolAsync"), 0);
+        assert_eq!(unsafe { cuMemPoolDestroy(pool) }, 0);
+        assert_eq!(allocate_from(pool, stream, MIB), Err(400));
+        assert_eq!(count("cuMemAllocFromPoolAsync"), 1);
+        fill(stream, block, 7, MIB);
+        assert_eq!(read(stream, block, MIB), vec![7; MIB]);
+        free_on(stream, block);
+        assert_eq!(allocate_on(stream, MIB), Ok(block));
+    });
+}
+
+#[test]
+fn a_device_that_may_use_a_pool_of_the_program_may_use_blocks_that_came_in_its_place() {
+    pooled(|| {
+        begin(64 * MIB);
+        let (stream, pool) = (create_stream(), make_pool(ORDINARY));
+        let block = allocate_from(pool, stream, MIB).unwrap();
+        let access = ptr::from_ref(&[1_i32, 1, 3]).cast();
+        assert_eq!(unsafe { cuMemPoolSetAccess(pool, access, 1) }, 0);
+        let next = allocate_from(pool, stream, MIB).unwrap();
+        assert_eq!(count("cuMemAllocFromPoolAsync"), 1);
+        let can_use = control::<extern "C" fn(i32, u64) -> bool>("stand_in_can_use");
+        for block in [block, next] {
+            assert!(can_use(1, block));
+            free_on(stream, block);
+        }
+        assert_eq!(count("cuMemFreeAsync"), 1);
     });
 }
 

@@ -2,10 +2,11 @@
 
 use crate::{
     calls::{
-        MIB, PER_THREAD, allocate, allocate_on, begin, begin_on, create_stream, cuCtxDestroy_v2,
-        cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxReset_v2, cuMemAllocManaged,
-        cuMemAllocPitch_v2, cuMemCreate, cuMemRelease, cuMemRetainAllocationHandle, cuMemUnmap,
-        fail_once, free, free_on, make_current, map_pages, memory,
+        MIB, ORDINARY, PER_THREAD, allocate, allocate_from, allocate_on, begin, begin_on, count,
+        create_stream, cuCtxDestroy_v2, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxReset_v2,
+        cuMemAllocManaged, cuMemAllocPitch_v2, cuMemCreate, cuMemPoolSetAccess, cuMemRelease,
+        cuMemRetainAllocationHandle, cuMemUnmap, cuStreamBeginCapture_v2, cuStreamEndCapture,
+        fail_once, free, free_on, make_current, make_pool, map_pages, memory,
     },
     child::in_child,
 };
@@ -187,6 +188,41 @@ fn notes<'a>(lines: &'a [String], kind: &str) -> Vec<&'a str> {
     let fields = of(lines, "p").map(|line| line.splitn(4, ' ').collect::<Vec<_>>());
     let of_kind = fields.filter(|fields| fields[0] == kind);
     of_kind.map(|fields| fields[3]).collect()
+}
+
+#[test]
+fn why_memory_is_from_a_pool_of_the_driver_is_said() {
+    let Some(lines) = record(&[("BINPOOL_POOL", "1")], || {
+        begin(64 * MIB);
+        let (stream, ordinary) = (create_stream(), make_pool(ORDINARY));
+        // Handles, another device, security attributes, a maximum, and a use.
+        for (word, value) in [(0, 1 << 32), (1, 1 << 32), (2, 8), (3, 8), (4, 1)] {
+            let mut properties = ORDINARY;
+            properties[word] |= value;
+            free_on(
+                stream,
+                allocate_from(make_pool(properties), stream, 1000).unwrap(),
+            );
+        }
+        free_on(stream, allocate_from(ordinary, stream, 1000).unwrap());
+        assert_eq!(count("cuMemAllocFromPoolAsync"), 5);
+        unsafe {
+            assert_eq!(cuStreamBeginCapture_v2(stream, 2), 0);
+            free_on(stream, allocate_from(ordinary, stream, 2000).unwrap());
+            assert_eq!(cuStreamEndCapture(stream, &mut 0), 0);
+            let itself = std::ptr::from_ref(&[1_i32, 0, 3]).cast();
+            assert_eq!(cuMemPoolSetAccess(make_pool(ORDINARY), itself, 1), 0);
+        }
+        free_on(stream, allocate_from(ordinary, stream, 3000).unwrap());
+    }) else {
+        return;
+    };
+    let unlike = ["not from an ordinary pool of the device"; 5];
+    let others = [
+        "the stream is captured",
+        "the program has changed the driver's pools",
+    ];
+    assert_eq!(notes(&lines, "passed"), [&unlike[..], &others].concat());
 }
 
 #[test]

@@ -36,9 +36,10 @@ const HOOK: (&str, &str) = (
     include_str!("../../../hook/sitecustomize.py"),
 );
 
-/// The variables by which JAX and TensorFlow allocate each block from the driver.
-const SWITCHES: [(&str, &str); 2] = [
+/// The variables by which JAX and TensorFlow allocate each block from the driver, and JAX not most of the device at once.
+const SWITCHES: [(&str, &str); 3] = [
     ("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async"),
+    ("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
     ("TF_GPU_ALLOCATOR", "cuda_malloc_async"),
 ];
 

@@ -47,7 +47,8 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) pool: bool,
     /// With `--pool`, have JAX and TensorFlow allocate from it, by variables that they have for such an allocator:
-    /// `XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async` and `TF_GPU_ALLOCATOR=cuda_malloc_async`, unless these are set.
+    /// `XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async`, `XLA_PYTHON_CLIENT_PREALLOCATE=false` and `TF_GPU_ALLOCATOR=cuda_malloc_async`, unless these are
+    /// set.
     #[arg(long, requires = "pool")]
     pub(crate) switch: bool,
     /// With `--pool`, the most device memory that each process may allocate, such as 4GiB: further requests fail as on a full device.
