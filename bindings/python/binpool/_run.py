@@ -8,6 +8,7 @@ import ctypes
 import functools
 import os
 import pathlib
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -194,13 +195,24 @@ def _hook() -> Any:
         def malloc_postprocess(self, *, device_id: int, size: int, mem_size: int, mem_ptr: int, **_: Any) -> None:
             what = _ALLOCATED if mem_ptr else _REFUSED
             stream = cupy.cuda.get_current_stream().ptr
-            layer.binpool_run_event(ctypes.byref(_Event(what, device_id, mem_ptr, size, mem_size, stream, None)))
+            layer.binpool_run_event(ctypes.byref(_Event(what, device_id, mem_ptr, size, mem_size, stream, None, _own_frames())))
 
         # Afterwards, another thread may have the memory.
         def free_preprocess(self, *, device_id: int, mem_ptr: int, **_: Any) -> None:
-            layer.binpool_run_event(ctypes.byref(_Event(_FREED, device_id, mem_ptr, 0, 0, 0, None)))
+            layer.binpool_run_event(ctypes.byref(_Event(_FREED, device_id, mem_ptr, 0, 0, 0, None, 0)))
 
     return Hook()
+
+
+_PACKAGE = str(pathlib.Path(__file__).parent)
+
+
+def _own_frames() -> int:
+    """Return how many of the innermost frames are of this package, without that of this function."""
+    frame, count = sys._getframe(1), 0
+    while frame and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, count = frame.f_back, count + 1  # type: ignore[assignment]
+    return count
 
 
 # The layer, which writes the recording: tools/layer/src/framework.rs.
@@ -218,6 +230,7 @@ class _Event(ctypes.Structure):
         ("granted", ctypes.c_uint64),
         ("stream", ctypes.c_uint64),
         ("note", ctypes.c_char_p),
+        ("own_frames", ctypes.c_uint32),
     ]
 
 

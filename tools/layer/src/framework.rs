@@ -101,6 +101,8 @@ pub(crate) struct Event {
     stream: u64,
     /// What the framework has noted of the part of the program that allocates, as a text that ends with a zero; or null.
     note: *const c_char,
+    /// How many of the innermost frames of Python are of the package, not of the program.
+    own_frames: u32,
 }
 
 /// Set in the number of what happened to an array of CuPy. What happened to others is about tensors of PyTorch.
@@ -167,7 +169,7 @@ impl Frameworks {
                 self.note_device(group, device);
                 self.recording.note("free", address, "");
                 self.recording
-                    .refused(group, clamped(bytes), stream, event.hooks());
+                    .refused(group, clamped(bytes), stream, event.own_frames as usize);
             }
             Some(What::Waiting) if lock(&self.state).live.contains(&address) => {
                 let block = number_of(address);
@@ -222,9 +224,9 @@ impl Frameworks {
         let outer = event
             .note()
             .map(|note| self.recording.place_within(&note).for_good().enter());
-        let (bytes, hooks) = (clamped(event.bytes), event.hooks());
+        let (bytes, own_frames) = (clamped(event.bytes), event.own_frames as usize);
         self.recording
-            .allocated_as(address, group, bytes, stream, hooks);
+            .allocated_as(address, group, bytes, stream, own_frames);
         if let Some(outer) = outer {
             outer.enter();
         }
@@ -264,11 +266,6 @@ impl State {
 }
 
 impl Event {
-    /// Returns how many frames of Python tell of this: that of CuPy's hook, and none for PyTorch, whose tracker is C++.
-    const fn hooks(&self) -> usize {
-        (self.what & ARRAY != 0) as usize
-    }
-
     fn note(&self) -> Option<Cow<'_, str>> {
         // SAFETY: a text that ends with a zero, which lives as long as the event.
         let text = || unsafe { CStr::from_ptr(self.note) }.to_string_lossy();

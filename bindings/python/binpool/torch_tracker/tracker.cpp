@@ -21,6 +21,7 @@ struct Event {
   int32_t device;
   uint64_t address, bytes, granted, stream;
   const char* note;
+  uint32_t own_frames;
 };
 
 enum What : uint32_t { ALLOCATED, WAITING, FREED, TAKEN, GIVEN_BACK, MAPPED, UNMAPPED, REFUSED };

@@ -74,25 +74,24 @@ impl Recording {
     }
 
     /// Notes a block as [`allocated`](Self::allocated) does, with an ID that no live block has. As many of the innermost frames of Python as
-    /// `hooks` says are not the program's.
+    /// `own_frames` says are not the program's.
     pub(crate) fn allocated_as(
         &self,
         id: u64,
         group: Group,
         bytes: usize,
         stream: u32,
-        hooks: usize,
+        own_frames: usize,
     ) {
-        self.request(group, bytes, stream, hooks, |_, request| Line::Allocated {
-            id,
-            request,
+        self.request(group, bytes, stream, own_frames, |_, request| {
+            Line::Allocated { id, request }
         });
     }
 
     /// Notes a request that was refused for lack of memory.
-    pub(crate) fn refused(&self, group: Group, bytes: usize, stream: u32, hooks: usize) {
+    pub(crate) fn refused(&self, group: Group, bytes: usize, stream: u32, own_frames: usize) {
         let line = |_, request| Line::Refused { request };
-        self.request(group, bytes, stream, hooks, line);
+        self.request(group, bytes, stream, own_frames, line);
     }
 
     fn request(
@@ -100,10 +99,10 @@ impl Recording {
         group: Group,
         bytes: usize,
         stream: u32,
-        hooks: usize,
+        own_frames: usize,
         line: impl FnOnce(u64, Request) -> Line<'static>,
     ) -> u64 {
-        let stack = settings().has_stacks.then(|| stack::here(hooks));
+        let stack = settings().has_stacks.then(|| stack::here(own_frames));
         let thread = stack::thread_number();
         let mut writer = self.writer();
         let place = Place::here();
@@ -113,7 +112,7 @@ impl Recording {
             if number.is_none() {
                 drop(writer);
                 // Python may run any code of the program for this, which may come here again.
-                let texts = stack.texts(hooks);
+                let texts = stack.texts(own_frames);
                 writer = self.writer();
                 number = Some(writer.number_stack(stack, place, texts));
             }

@@ -28,10 +28,10 @@ pub(super) enum Stack {
 }
 
 impl Stack {
-    /// Returns the frames as text, for a stack of Python of this thread without as many of the innermost frames as `hooks` says.
-    pub(super) fn texts(&self, hooks: usize) -> Option<Vec<String>> {
+    /// Returns the frames as text, for a stack of Python of this thread without as many of the innermost frames as `own_frames` says.
+    pub(super) fn texts(&self, own_frames: usize) -> Option<Vec<String>> {
         let is_python = matches!(self, Self::Python(_));
-        is_python.then(|| python::texts().into_iter().skip(hooks).collect())
+        is_python.then(|| python::texts().into_iter().skip(own_frames).collect())
     }
 }
 
@@ -113,11 +113,11 @@ fn own_stack() -> Range<usize> {
     }
 }
 
-/// Returns the stack of this thread: if it runs Python now, the lines of that without as many of the innermost ones as `hooks` says.
-pub(super) fn here(hooks: usize) -> Stack {
+/// Returns the stack of this thread: if it runs Python now, the lines of that without as many of the innermost ones as `own_frames` says.
+pub(super) fn here(own_frames: usize) -> Stack {
     let mut frames = python::frames();
     if !frames.is_empty() {
-        frames.drain(..hooks.min(frames.len()));
+        frames.drain(..own_frames.min(frames.len()));
         return Stack::Python(frames);
     }
     // A thread that is ending no longer remembers its stacks.

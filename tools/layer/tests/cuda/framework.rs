@@ -17,6 +17,7 @@ struct Event {
     granted: u64,
     stream: u64,
     note: *const c_char,
+    own_frames: u32,
 }
 
 unsafe extern "C" {
@@ -51,6 +52,7 @@ fn tell(what: u32, address: u64, bytes: u64, stream: u64) {
         granted: 0,
         stream,
         note: std::ptr::null(),
+        own_frames: 0,
     });
 }
 
@@ -187,6 +189,7 @@ fn what_a_block_takes_is_said_where_it_changes() {
                 granted,
                 stream: 0,
                 note: std::ptr::null(),
+        own_frames: 0,
             });
             tell(FREED, 4096, 100, 0);
         }
