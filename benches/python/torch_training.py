@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Runs a program of PyTorch over one allocator, and prints its losses, times and memory as JSON:
 
-    torch_training.py PROGRAM {native,expandable,binpool} [--steps N] [--ahead] [--turns]
+    torch_training.py PROGRAM {native,expandable,binpool} [--steps N] [--ahead] [--turns] [--frames N]
 
 `transformer` trains one on batches of as many tokens as fit, of varying lengths; `convolution` trains a residual network on images of
 varying sizes; `generation` decodes with a cache of keys and values that is concatenated at each step; `serving` does that for twelve
 sequences, each of which begins anew once it is long enough; `graph` trains on graphs of varying sizes; `streams` multiplies matrices of
 varying sizes on four streams. Of fixed shapes are `vision` (a vision transformer), `resnet` (ResNet-50 with automatic mixed precision and
 autotuned convolutions), `gpt` (with dropout, checkpoints, and gradients of two steps added up) and `denoiser` (a U-Net).
-`pairs` times an allocation and its free. With `--ahead` the host does not wait for the device between steps. With `--turns` a step waits
-for a line of standard input, and prints its seconds, so that several processes can take turns. Seeds are fixed and algorithms
-deterministic, so that the losses of a program are the same over every allocator. A process runs one program over one allocator, so that
-nothing is shared.
+`pairs` times an allocation and its free, in as many frames of Python as `--frames` says.
+
+With `--ahead` the host does not wait for the device between steps. With `--turns` a step waits for a line of standard input, and prints its
+seconds, so that several processes can take turns. Seeds are fixed and algorithms deterministic, so that the losses of a program are the
+same over every allocator. A process runs one program over one allocator, so that nothing is shared.
 """
 
 import argparse
@@ -34,6 +35,7 @@ def arguments():
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--ahead", action="store_true")
     parser.add_argument("--turns", action="store_true")
+    parser.add_argument("--frames", type=int, default=1)
     return parser.parse_args()
 
 
@@ -450,6 +452,10 @@ def memory():
     }
 
 
+def within(frames, call):
+    return call() if frames <= 1 else within(frames - 1, call)
+
+
 def pairs():
     """Nanoseconds of an allocation and its free from Python, of a tensor, of memory alone, and of a call of nothing."""
     torch.cuda.init()
@@ -466,7 +472,7 @@ def pairs():
 if __name__ == "__main__":
     said = {"program": OPTIONS.program, "allocator": OPTIONS.allocator, "device": torch.cuda.get_device_name()}
     if OPTIONS.program == "pairs":
-        said |= pairs()
+        said |= within(OPTIONS.frames, pairs)
     else:
         said |= run(globals()[OPTIONS.program], OPTIONS.steps) | memory()
     print(json.dumps(said))

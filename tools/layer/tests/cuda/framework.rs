@@ -189,7 +189,7 @@ fn what_a_block_takes_is_said_where_it_changes() {
                 granted,
                 stream: 0,
                 note: std::ptr::null(),
-        own_frames: 0,
+                own_frames: 0,
             });
             tell(FREED, 4096, 100, 0);
         }

@@ -94,6 +94,8 @@ pub struct GroupRow {
     pub peak_bytes: u64,
     /// The first moment at which they were.
     pub peak_moment: usize,
+    /// Its active bytes at the peak of all active bytes.
+    pub at_peak_bytes: u64,
     /// The bytes that are active at the end.
     pub end_bytes: u64,
     /// The blocks that are active at the end.
@@ -144,8 +146,9 @@ impl History {
     pub fn numbers(&self) -> Numbers {
         let reserved = self.reserved_bytes();
         let active = self.active_bytes();
+        let peak = first_peak(&active);
         let at = |moment| self.at(moment, &reserved);
-        let [groups, sizes, streams] = self.groupings.each_ref().map(|it| self.rows(it));
+        let [groups, sizes, streams] = self.groupings.each_ref().map(|it| self.rows(it, peak));
         let has_times = !self.times.is_empty();
         let shortages = self.shortages.iter().map(|shortage| ShortageRow {
             moment: shortage.events_before,
@@ -163,7 +166,6 @@ impl History {
             let cheapest = Neighbours::cheapest(stretches, failed.report.class_bytes);
             OutOfMemory::of_replay(failed, holds_most, cheapest)
         });
-        let peak = first_peak(&active);
         Numbers {
             file: self.name.clone(),
             origin: self.origin,
@@ -289,7 +291,8 @@ impl History {
         rows
     }
 
-    fn rows(&self, grouping: &Grouping) -> Vec<GroupRow> {
+    /// The blocks by group. `peak` is the moment at which the most bytes are active.
+    fn rows(&self, grouping: &Grouping, peak: usize) -> Vec<GroupRow> {
         let row = |name: &String| GroupRow {
             name: name.clone(),
             ..GroupRow::default()
@@ -309,6 +312,9 @@ impl History {
             row.blocks += 1;
             row.end_blocks += 1;
             row.end_bytes += bytes;
+            if self.blocks[block].is_there(peak) {
+                row.at_peak_bytes += bytes;
+            }
             if row.end_bytes > row.peak_bytes {
                 (row.peak_bytes, row.peak_moment) = (row.end_bytes, event + 1);
             }

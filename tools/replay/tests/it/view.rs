@@ -85,16 +85,17 @@ fn what_lives_at_the_end_is_told_apart_by_group_size_and_stream() {
                 a 0 1000000 0 10 5\na 1 300 1 20 7\na 2 300 1 30 7\na 3 64 0 40\nf 1 50\na 4 200 1 60 7\nf 3 70\n";
     let (_folder, path) = file("ends.trace", text.as_bytes());
     let numbers = numbers(&[&path]);
-    let row = |name: &str, peak: u64, at: u64, end: u64, blocks: [u64; 2]| json!({ "name": name, "peak_bytes": peak, "peak_moment": at, "end_bytes": end, "end_blocks": blocks[0], "blocks": blocks[1] });
+    // The peak of all is after four events.
+    let row = |name: &str, peak: u64, at: u64, at_peak: u64, end: u64, blocks: [u64; 2]| json!({ "name": name, "peak_bytes": peak, "peak_moment": at, "at_peak_bytes": at_peak, "end_bytes": end, "end_blocks": blocks[0], "blocks": blocks[1] });
     let groups = [
-        row("(no tag or line was recorded)", 64, 4, 0, [0, 1]),
-        row("cache", 600, 3, 500, [2, 3]),
-        row("weights", 1_000_000, 1, 1_000_000, [1, 1]),
+        row("(no tag or line was recorded)", 64, 4, 64, 0, [0, 1]),
+        row("cache", 600, 3, 600, 500, [2, 3]),
+        row("weights", 1_000_000, 1, 1_000_000, 1_000_000, [1, 1]),
     ];
     assert_eq!(numbers["groups"], json!(groups));
     let streams = [
-        row("stream 0", 1_000_064, 4, 1_000_000, [1, 2]),
-        row("stream 1", 600, 3, 500, [2, 3]),
+        row("stream 0", 1_000_064, 4, 1_000_064, 1_000_000, [1, 2]),
+        row("stream 1", 600, 3, 600, 500, [2, 3]),
     ];
     assert_eq!(numbers["streams"], json!(streams));
     // Blocks take multiples of 512 bytes on this device.

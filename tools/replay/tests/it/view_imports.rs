@@ -508,7 +508,7 @@ fn a_button_leads_to_what_binpool_would_do_and_back() {
         [&happened, &simulated].map(|of| shown(&of["peak_reserved"]["reserved_bytes"]));
     let active = shown(&happened["peak_active"]["active_bytes"]);
     let sentence = format!(
-        "At most {theirs} were reserved by PyTorch's caching allocator, and {ours} by binpool for the same requests, in a simulation. \
+        "At most {theirs} were reserved by PyTorch's caching allocator, and {ours} by binpool in segments for the same requests, in a simulation. \
          At most {active} were in use."
     );
     assert_eq!(there["sentence"], sentence);

@@ -1750,7 +1750,7 @@ struct Picture {
 
 const TRAINING: &str = "../snapshots/tiny_gpt_train.pickle.gz";
 
-const PICTURES: [Picture; 7] = [
+const PICTURES: [Picture; 8] = [
     Picture {
         name: "view-light.png",
         recording: TRAINING,
@@ -1806,6 +1806,14 @@ const PICTURES: [Picture; 7] = [
         hash: "theme=light",
         only: None,
         size: (1280, 910),
+    },
+    Picture {
+        name: "view-modules.png",
+        recording: "../traces/programs/transformer_train_modules.trace.gz",
+        options: &[],
+        hash: "theme=light",
+        only: None,
+        size: (1280, 1400),
     },
 ];
 

@@ -52,7 +52,7 @@ function alignGroupings({ histories, comparison }) {
       for (const name of names) {
         if (places.has(name)) continue;
         places.set(name, side.rows.length);
-        side.rows.push({ name, peak_bytes: 0, peak_moment: 0, end_bytes: 0, end_blocks: 0, blocks: 0 });
+        side.rows.push({ name, peak_bytes: 0, peak_moment: 0, at_peak_bytes: 0, end_bytes: 0, end_blocks: 0, blocks: 0 });
       }
       side.series = names.map(name => places.get(name));
     }

@@ -28,6 +28,6 @@ function counterpartPanel(about, state, place) {
       place === places[0] ? "What binpool would do" : "What happened"),
     element("p", {}, `At most ${bytesText(happened.peak_reserved.reserved_bytes)} were reserved by ${happened.allocator}, `,
       failed ? `and ${reserved} by binpool before it ran out of memory, at event ${countText(simulated.events)} of the same requests. `
-        : `and ${reserved} by binpool for the same requests, in a simulation. `,
+        : `and ${reserved} by binpool in segments for the same requests, in a simulation. `,
       `At most ${bytesText(happened.peak_active.active_bytes)} were in use.`));
 }
