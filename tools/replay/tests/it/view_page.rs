@@ -238,6 +238,40 @@ fn percent(part: f64) -> String {
 }
 
 #[test]
+fn groups_that_hold_most_at_the_peak_are_named_before_those_that_once_held_more() {
+    let mib = |count: usize| count << 20;
+    let mut text = String::new();
+    for group in 0..60 {
+        let name = if group < 20 { "once" } else { "at the peak" };
+        writeln!(text, "g {group} {name} {group}").unwrap();
+    }
+    // Twenty groups hold 90 MiB, one after the other, and then forty hold more together.
+    for group in 0..20 {
+        let bytes = mib(90);
+        writeln!(
+            text,
+            "a {group} {bytes} 0 {group} {group}\nf {group} {group}"
+        )
+        .unwrap();
+    }
+    for group in 20..60 {
+        let bytes = mib(group - 10);
+        writeln!(text, "a {group} {bytes} 0 {group} {group}").unwrap();
+    }
+    let (_, page, _) = page_of(&text, &[]);
+    let used = page.run(
+        "",
+        "return all('#used .top li').map(line => line.textContent);",
+    );
+    let expected = [
+        "at the peak 5949.0 MiB · 4.2 %",
+        "at the peak 5848.0 MiB · 4.1 %",
+        "at the peak 5747.0 MiB · 4.0 %",
+    ];
+    assert_eq!(used, json!(expected));
+}
+
+#[test]
 #[allow(clippy::cast_precision_loss, reason = "a ratio for people")]
 fn the_page_says_which_part_of_the_whole_a_figure_is() {
     let (history, page, numbers) = tagged_page();

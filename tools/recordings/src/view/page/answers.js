@@ -22,8 +22,9 @@ function shareBar(parts, whole) {
 function usedAnswer(program, pin) {
   const { peak_active: peak } = program.numbers;
   const stack = program.stackAt(peak.moment, new Float64Array(SERIES + 1));
+  // In the order of series: those with the most bytes at the peak first, and all others together last.
   const parts = [...stack].map((bytes, series) => [bytes, series]).filter(([bytes]) => bytes > 0)
-    .map(([bytes, series]) => [bytes, series, program.shortName(series)]).sort(([one], [other]) => other - one);
+    .map(([bytes, series]) => [bytes, series, program.shortName(series)]);
   const top = parts.slice(0, 3).map(([bytes, series, name]) => element("li", {},
     swatch(series), nameText(name, titleOf(program.seriesName(series))),
     element("span", { class: "number" }, `${bytesText(bytes)} · ${percentText(bytes / peak.active_bytes)}`)));
