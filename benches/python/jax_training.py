@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a transformer with JAX over each of its allocators on a GPU, alone and under `binpool run`, each in a process of its own:
 
-    jax_training.py [--steps N] [--layers N] [WAY...]
+    jax_training.py [--steps N] [--layers N] ['run --pool --switch'...]
 
 Its batches have 8192 tokens in sequences of four lengths. A line of JSON each: whether the losses are those of the first way, the median
 step, and the memory of the device that the process held at most, with CUDA's context. The variable BINPOOL names the command.
@@ -84,19 +84,22 @@ def train(layers, steps):
         losses.append(float(loss))
         times.append(time.perf_counter() - start)
         peak = max(peak, pynvml.nvmlDeviceGetMemoryInfo(device).used - before)
-    warm = sorted(times[2 * len(LENGTHS) :])
+    # Without the first half, in which programs are compiled.
+    warm = sorted(times[steps // 2 :])
     print(json.dumps({"losses": losses, "median_ms": 1e3 * warm[len(warm) // 2], "held_gib": peak / GIB}))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("ways", nargs="*", default=list(WAYS))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ways", nargs="*", default=list(WAYS), help=f"of {', '.join(WAYS)}; the others are compared with the first")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.train:
         return train(options.layers, options.steps)
+    if unknown := [way for way in options.ways if way not in WAYS]:
+        parser.error(f"no way is called {', '.join(unknown)}: the ways are {', '.join(WAYS)}")
     base = None
     for way in options.ways:
         variables, run = WAYS[way]

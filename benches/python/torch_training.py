@@ -8,7 +8,7 @@ varying sizes; `generation` decodes with a cache of keys and values that is conc
 sequences, each of which begins anew once it is long enough; `graph` trains on graphs of varying sizes; `streams` multiplies matrices of
 varying sizes on four streams. Of fixed shapes are `vision` (a vision transformer), `resnet` (ResNet-50 with automatic mixed precision and
 autotuned convolutions), `gpt` (with dropout, checkpoints, and gradients of two steps added up) and `denoiser` (a U-Net).
-`pairs` times an allocation and its free, in as many frames of Python as `--frames` says.
+`pairs` times an allocation and its free, within as many further frames of Python as `--frames` says.
 
 With `--ahead` the host does not wait for the device between steps. With `--turns` a step waits for a line of standard input, and prints its
 seconds, so that several processes can take turns. Seeds are fixed and algorithms deterministic, so that the losses of a program are the
@@ -29,13 +29,13 @@ GIB = 1 << 30
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", choices=PROGRAMS)
     parser.add_argument("allocator", choices=["native", "expandable", "binpool"])
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--ahead", action="store_true")
     parser.add_argument("--turns", action="store_true")
-    parser.add_argument("--frames", type=int, default=1)
+    parser.add_argument("--frames", type=int, default=0)
     return parser.parse_args()
 
 
@@ -453,7 +453,7 @@ def memory():
 
 
 def within(frames, call):
-    return call() if frames <= 1 else within(frames - 1, call)
+    return call() if frames == 0 else within(frames - 1, call)
 
 
 def pairs():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares unchanged programs of PyTorch under `binpool run` with the same programs without it, on a GPU:
 
-    under_run.py [--steps 60] [--ways WAY,...] [PROGRAM...]
+    under_run.py [--steps 60] [--ways 'PyTorch,run --pool,...'] [PROGRAM...]
 
 The programs are those of `torch_training.py`. All ways of a program run at the same time, each in a process of its own, and take turns
 for each step, in another order each time: a machine that is faster in one minute than in the next is so for all of them. A line of JSON
@@ -93,14 +93,23 @@ def rows(program, ways, steps):
             yield row
 
 
+def ways_of(text):
+    """The ways of an argument."""
+    ways = text.split(",")
+    if unknown := [way for way in ways if way not in WAYS]:
+        raise argparse.ArgumentTypeError(f"no way is called {', '.join(unknown)}: the ways are {', '.join(WAYS)}")
+    return ways
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="*", default=["convolution", "gpt"])
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--ways", default=",".join(WAYS), help="the first is what the others are compared with")
+    help = f"with commas between them, of {', '.join(WAYS)}; the others are compared with the first"
+    parser.add_argument("--ways", type=ways_of, default=list(WAYS), help=help)
     options = parser.parse_args()
     for program in options.programs:
-        for row in rows(program, options.ways.split(","), options.steps):
+        for row in rows(program, options.ways, options.steps):
             print(json.dumps(row), flush=True)
 
 

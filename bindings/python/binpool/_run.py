@@ -190,12 +190,15 @@ def _hook() -> Any:
             self.devices.add(device_id)
             properties = cupy.cuda.runtime.getDeviceProperties(device_id)
             layer.binpool_run_device(device_id, properties["name"], ctypes.c_uint64(properties["totalGlobalMem"]))
-            layer.binpool_run_attach(False, b"CuPy's memory pool")
+            layer.binpool_run_attach(False, b"binpool in CuPy" if _pools() else b"CuPy's memory pool")
 
         def malloc_postprocess(self, *, device_id: int, size: int, mem_size: int, mem_ptr: int, **_: Any) -> None:
-            what = _ALLOCATED if mem_ptr else _REFUSED
+            if size == 0:
+                return  # An empty array has no memory, and no address.
+            # Of a request that failed, what the device has free.
+            what, address = (_ALLOCATED, mem_ptr) if mem_ptr else (_REFUSED, cupy.cuda.runtime.memGetInfo()[0])
             stream = cupy.cuda.get_current_stream().ptr
-            layer.binpool_run_event(ctypes.byref(_Event(what, device_id, mem_ptr, size, mem_size, stream, None, _own_frames())))
+            layer.binpool_run_event(ctypes.byref(_Event(what, device_id, address, size, mem_size, stream, None, _own_frames())))
 
         # Afterwards, another thread may have the memory.
         def free_preprocess(self, *, device_id: int, mem_ptr: int, **_: Any) -> None:
@@ -204,7 +207,7 @@ def _hook() -> Any:
     return Hook()
 
 
-_PACKAGE = str(pathlib.Path(__file__).parent)
+_PACKAGE = str(pathlib.Path(__file__).parent) + os.sep
 
 
 def _own_frames() -> int:

@@ -123,7 +123,7 @@ def test_without_the_package_the_program_runs_and_a_line_says_why(tmp_path):
     words = [command, "run", "--pool", "--", python, "-c", ASK]
     ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout == "not told\n"
-    assert f"PyTorch is left alone: {python} has no package binpool (pip install binpool)" in ran.stderr
+    assert f"PyTorch is left alone: {python} has no package binpool: docs/guide/python.md says how to install it" in ran.stderr
 
 
 def test_a_python_that_is_isolated_is_left_alone_and_a_line_says_so():
@@ -255,6 +255,38 @@ def test_cupy_is_pooled_and_recorded_array_by_array(tmp_path, driver):
     stacks = dict(reversed([line.split(" ", 2)[1:] for line in lines if line.startswith("k ")]))
     assert stacks and all("in work" in innermost for innermost in stacks.values()), stacks
     assert "h device stand-in" in lines and "in work" in said and "array" in said, said
+
+
+def cupy_recorded(tmp_path, driver, source, name="program.py"):
+    """The lines of the recording of a program over the stand-in for CuPy."""
+    script = tmp_path / name
+    script.write_text(textwrap.dedent(source))
+    recording = tmp_path / "out.trace"
+    paths = {"path": HERE / "cupy_stand_in", "LD_LIBRARY_PATH": driver["LD_LIBRARY_PATH"]}
+    run(sys.executable, script, option=f"--pool --record {recording} --report", **paths)
+    return recording.read_text().splitlines()
+
+
+def test_each_array_of_cupy_has_a_stack_that_a_reader_finds(tmp_path, driver):
+    source = """
+    import atexit
+    import cupy
+    pool = cupy.get_default_memory_pool()
+    block = pool.malloc(3000)
+    atexit.register(pool.malloc, 5000)
+    """
+    # A file of the program whose path begins like that of the package.
+    (tmp_path / "binpool_train.py").touch()
+    lines = cupy_recorded(tmp_path, driver, source, "binpool_train.py")
+    known = {line.split()[1] for line in lines if line.startswith("k ")}
+    used = [line.split()[6] for line in lines if line.startswith("a ")]
+    assert len(used) == 2 and known.issuperset(used), lines
+    assert any("binpool_train.py:5 in <module>" in line for line in lines), lines
+
+
+def test_an_empty_array_of_cupy_is_no_request(tmp_path, driver):
+    lines = cupy_recorded(tmp_path, driver, "import cupy; cupy.get_default_memory_pool().malloc(0)")
+    assert not [line for line in lines if line[:2] in ("a ", "o ")], lines
 
 
 # Of Debian: PyTorch for CPU, in another Python than the package's.

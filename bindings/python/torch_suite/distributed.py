@@ -1,5 +1,10 @@
-"""DDP and FSDP2 on all GPUs, with the first lines that such programs have: `[torchrun] distributed.py native|binpool`."""
+"""DDP and FSDP2 on all GPUs, with the first lines that such programs have:
 
+    distributed.py {native,binpool}
+    torchrun --nproc_per_node gpu distributed.py {native,binpool}
+"""
+
+import argparse
 import os
 import sys
 
@@ -59,6 +64,9 @@ def worker(rank: int, world: int, which: str) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("allocator", choices=["native", "binpool"])
+    allocator = parser.parse_args().allocator
     if "LOCAL_RANK" in os.environ:
-        sys.exit(worker(int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"]), sys.argv[1]))
-    mp.spawn(worker, args=(torch.cuda.device_count(), sys.argv[1]), nprocs=torch.cuda.device_count())
+        sys.exit(worker(int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"]), allocator))
+    mp.spawn(worker, args=(torch.cuda.device_count(), allocator), nprocs=torch.cuda.device_count())

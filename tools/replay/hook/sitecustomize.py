@@ -81,7 +81,7 @@ def imported(name):
     except ModuleNotFoundError as error:
         if error.name != "binpool":
             return say("{} is left alone: {}".format(framework, error))
-        say("{} is left alone: {} has no package binpool (pip install binpool)".format(framework, sys.executable))
+        say("{} is left alone: {} has no package binpool: docs/guide/python.md says how to install it".format(framework, sys.executable))
     except Exception as error:
         say("{} is left alone: {}: {}".format(framework, type(error).__name__, error))
 

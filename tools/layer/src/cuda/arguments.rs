@@ -6,7 +6,18 @@ use super::function::{Allocates, Bytes, Effect, Function, NODE, Place};
 const NODE_BYTES: usize = 13;
 const NODE_ADDRESS: usize = 14;
 
-/// `CU_MEM_ALLOCATION_TYPE_PINNED`, and no handles.
+/// A pool of the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DriverPool {
+    /// Of a device, and nothing else is said: other processes cannot open it, and it has no maximum.
+    Ordinary { device: usize },
+    /// Of a device, with more that is said of it.
+    Other,
+    /// Of the host's memory, or of managed memory.
+    OfHost,
+}
+
+/// `CU_MEM_ALLOCATION_TYPE_PINNED`; larger ones are of managed memory.
 const PINNED: usize = 1;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
 const ON_DEVICE: usize = 1;
@@ -85,14 +96,18 @@ impl Arguments {
         word_at(self.pointer(number), 0)
     }
 
-    /// The device of the pool that a call makes, if `CUmemPoolProps` says nothing else: other processes cannot open it, and it has no maximum.
-    pub(super) fn ordinary_device(self) -> Option<usize> {
+    /// What the pool is that a call makes, by its `CUmemPoolProps`.
+    pub(super) fn made_pool(self) -> DriverPool {
         let [kind, location, security, most, usage] =
             std::array::from_fn(|number| word_at(self.pointer(1), number));
-        let is_ordinary = kind == PINNED
-            && location & 0xffff_ffff == ON_DEVICE
-            && [security, most, usage] == [0; 3];
-        is_ordinary.then_some(location >> 32)
+        let (place, device) = (location & 0xffff_ffff, location >> 32);
+        if kind & 0xffff_ffff > PINNED || place > ON_DEVICE {
+            DriverPool::OfHost
+        } else if [kind, place, security, most, usage] == [PINNED, ON_DEVICE, 0, 0, 0] {
+            DriverPool::Ordinary { device }
+        } else {
+            DriverPool::Other
+        }
     }
 
     /// Writes a result to where an argument points, if it does.
@@ -201,19 +216,22 @@ mod tests {
     #[test]
     fn a_pool_is_an_ordinary_one_of_a_device_if_nothing_else_is_said() {
         let ordinary = [PINNED, (3 << 32) | ON_DEVICE, 0, 0, 0];
-        let device_of =
-            |properties: [usize; 5]| arguments(&[0, address_of(&properties)]).ordinary_device();
-        assert_eq!(device_of(ordinary), Some(3));
+        let made = |properties: [usize; 5]| arguments(&[0, address_of(&properties)]).made_pool();
+        assert_eq!(made(ordinary), DriverPool::Ordinary { device: 3 });
+        assert_eq!(made([2, ON_DEVICE, 0, 0, 0]), DriverPool::OfHost);
+        assert_eq!(made([PINNED, 2, 0, 0, 0]), DriverPool::OfHost);
+        assert_eq!(arguments(&[0, 0]).made_pool(), DriverPool::Other);
         for word in 0..5 {
             for bit in [0, 33] {
                 let mut other = ordinary;
                 other[word] ^= 1 << bit;
-                // The device is a number.
-                let expected = ((word, bit) == (1, 33)).then_some(1);
-                assert_eq!(device_of(other), expected, "{word} {bit}");
+                let expected = match (word, bit) {
+                    (1, 33) => DriverPool::Ordinary { device: 1 },
+                    _ => DriverPool::Other,
+                };
+                assert_eq!(made(other), expected, "{word} {bit}");
             }
         }
-        assert_eq!(arguments(&[0, 0]).ordinary_device(), None);
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub(super) enum Effect {
     /// Makes a pool, or ends one.
     MakesPool,
     DestroysPool,
+    /// Has a pool give back what it keeps.
+    TrimsPool,
     /// Asks how much memory is free.
     AsksForMemory,
     /// Asks where the block of an address begins, and its bytes.
@@ -231,8 +233,10 @@ const EFFECTS: &[(&str, Effect)] = {
         ("cuCtxEnablePeerAccess", E::EnablesPeers),
         ("cuMemPoolSetAccess", E::SharesPool),
         ("cuDeviceSetMemPool", E::ChangesPools),
+        ("cuMemSetMemPool", E::ChangesPools),
         ("cuMemPoolCreate", E::MakesPool),
         ("cuMemPoolDestroy", E::DestroysPool),
+        ("cuMemPoolTrimTo", E::TrimsPool),
         ("cuMemGetInfo_v2", E::AsksForMemory),
         ("cuMemGetAddressRange_v2", E::AsksForRange),
         ("cuPointerGetAttribute", E::AsksForAttribute),

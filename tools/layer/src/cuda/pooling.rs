@@ -14,6 +14,7 @@ use binpool_cuda::{CudaBackend, CudaLibrary, CudaQueue};
 use parking_lot::{Mutex, RwLock};
 
 use super::{
+    arguments::DriverPool,
     device_pools::DevicePools,
     driver::{Driver, driver},
     driver_library::DriverLibrary,
@@ -38,8 +39,8 @@ pub(super) struct Pooling {
     /// The streams of the program that blocks were allocated for, without default streams.
     streams: RwLock<HashMap<usize, Known>>,
     blocks: Mutex<Blocks>,
-    /// The devices of the driver's ordinary pools, by the pools: default ones, and those that the program has made with the same properties.
-    ordinary_pools: RwLock<HashMap<usize, usize>>,
+    /// The driver's pools: the default ones of devices, and those that the program has made.
+    driver_pools: RwLock<HashMap<usize, DriverPool>>,
     /// How often the program retains each primary context.
     retained: Mutex<HashMap<usize, usize>>,
     /// The streams that are being captured.
@@ -103,7 +104,7 @@ impl Pooling {
             devices: RwLock::default(),
             streams: RwLock::default(),
             blocks: Mutex::default(),
-            ordinary_pools: RwLock::default(),
+            driver_pools: RwLock::default(),
             retained: Mutex::default(),
             captures: AtomicUsize::new(0),
             has_peers: AtomicBool::new(false),
@@ -338,17 +339,30 @@ impl Pooling {
         self.has_own_pools.store(true, Ordering::SeqCst);
     }
 
-    /// Notes the device of a pool of the driver, if it is an ordinary one. Any other may have the handle of one that has ended.
-    pub(super) fn note_pool(&self, pool: usize, device: Option<usize>) {
-        let mut pools = self.ordinary_pools.write();
-        match device {
-            Some(device) => pools.insert(pool, device),
-            None => pools.remove(&pool),
-        };
+    /// Notes what a pool of the driver is.
+    pub(super) fn note_pool(&self, pool: usize, what: DriverPool) {
+        self.driver_pools.write().insert(pool, what);
+    }
+
+    /// Forgets a pool of the driver, which has ended.
+    pub(super) fn forget_pool(&self, pool: usize) {
+        self.driver_pools.write().remove(&pool);
+    }
+
+    /// Releases what is kept, if the pools of the layer are in the place of this one of the driver.
+    pub(super) fn release_in_place_of(&self, pool: usize) {
+        if matches!(self.driver_pool(pool), Some(DriverPool::Ordinary { .. })) {
+            self.release_kept();
+        }
+    }
+
+    /// Returns what a pool of the driver is, if that is known.
+    pub(super) fn driver_pool(&self, pool: usize) -> Option<DriverPool> {
+        self.driver_pools.read().get(&pool).copied()
     }
 
     fn is_ordinary(&self, pool: usize, device: usize) -> bool {
-        self.ordinary_pools.read().get(&pool) == Some(&device)
+        self.driver_pool(pool) == Some(DriverPool::Ordinary { device })
     }
 }
 
@@ -384,7 +398,7 @@ impl Pooling {
             }
         }
         if let Some(pool) = self.driver.pool_of(device) {
-            self.note_pool(pool, Some(device));
+            self.note_pool(pool, DriverPool::Ordinary { device });
         }
         match DevicePools::open(library.as_ref()?, device, context, self.unpooled.budget()) {
             Ok(pools) => pools.map(Arc::new),
@@ -452,7 +466,8 @@ impl Pooling {
             let of_device = devices.extract_if(|_, pools| pools.as_deref().is_some_and(is_of));
             of_device.filter_map(|(_, pools)| pools).collect()
         };
-        self.ordinary_pools.write().retain(|_, of| *of != device);
+        let ended = DriverPool::Ordinary { device };
+        self.driver_pools.write().retain(|_, pool| *pool != ended);
         for pools in &closed {
             self.driver.wait_for(pools.context);
         }

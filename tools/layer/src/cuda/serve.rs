@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use super::{
-    arguments::Arguments,
+    arguments::{Arguments, DriverPool},
     function::{Allocates, Effect, Function, OUT_OF_MEMORY, SUCCESS, Space, Way},
     own_calls::own,
     pooling::{Pooling, Served},
@@ -83,7 +83,9 @@ impl Pooling {
             Served::Passed(why) => why,
         };
         // The host may have managed memory.
-        let counts = !matches!(allocates.kind, "pinned" | "managed");
+        let is_of_host = allocates.way == Way::FromPool
+            && self.driver_pool(arguments.word(2)) == Some(DriverPool::OfHost);
+        let counts = !matches!(allocates.kind, "pinned" | "managed") && !is_of_host;
         if counts && !self.unpooled.reserve(bytes) {
             own(|| self.release_kept());
             if !self.unpooled.reserve(bytes) {
@@ -213,8 +215,14 @@ impl Pooling {
             match function.effect {
                 Effect::RetainsPrimary => self.retain(arguments.number(1)),
                 Effect::BeginsCapture => self.begin_capture(),
-                Effect::MakesPool => self.note_pool(arguments.got(0), arguments.ordinary_device()),
-                Effect::DestroysPool => self.note_pool(arguments.word(0), None),
+                Effect::MakesPool => self.note_pool(arguments.got(0), arguments.made_pool()),
+                Effect::DestroysPool => {
+                    own(|| self.release_in_place_of(arguments.word(0)));
+                    self.forget_pool(arguments.word(0));
+                }
+                Effect::TrimsPool if arguments.word(1) == 0 => {
+                    own(|| self.release_in_place_of(arguments.word(0)));
+                }
                 Effect::SharesPool => {
                     let [pool, access, count] = [0, 1, 2].map(|number| arguments.word(number));
                     own(|| self.share(pool, access, count));

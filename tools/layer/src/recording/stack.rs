@@ -116,8 +116,9 @@ fn own_stack() -> Range<usize> {
 /// Returns the stack of this thread: if it runs Python now, the lines of that without as many of the innermost ones as `own_frames` says.
 pub(super) fn here(own_frames: usize) -> Stack {
     let mut frames = python::frames();
-    if !frames.is_empty() {
-        frames.drain(..own_frames.min(frames.len()));
+    // Where C has called the package, no frame is the program's: a callback at the end, for example.
+    if frames.len() > own_frames {
+        frames.drain(..own_frames);
         return Stack::Python(frames);
     }
     // A thread that is ending no longer remembers its stacks.

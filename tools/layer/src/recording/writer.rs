@@ -195,6 +195,10 @@ impl Writer {
             (_, texts) => texts.unwrap_or_default(),
         };
         frames.extend(self.places.frames_of(place).map(str::to_owned));
+        if frames.is_empty() {
+            // A stack without a line would have no number for readers.
+            frames.push("unknown".to_owned());
+        }
         for frame in &frames {
             self.write(&Line::Frame {
                 stack: number,

@@ -94,6 +94,7 @@ unsafe extern "C" {
     pub(crate) fn cuDeviceGetDefaultMemPool(pool: *mut usize, device: c_int) -> c_int;
     pub(crate) fn cuMemPoolCreate(pool: *mut usize, properties: *const c_void) -> c_int;
     pub(crate) fn cuMemPoolDestroy(pool: usize) -> c_int;
+    pub(crate) fn cuMemPoolTrimTo(pool: usize, bytes: usize) -> c_int;
     pub(crate) fn cuMemAllocFromPoolAsync(
         address: *mut u64,
         bytes: usize,

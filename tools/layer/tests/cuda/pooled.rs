@@ -12,9 +12,10 @@ use crate::{
         cuDevicePrimaryCtxReset_v2, cuMemAlloc_v2, cuMemAllocAsync, cuMemAllocAsync_ptsz,
         cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz, cuMemAllocManaged,
         cuMemAllocPitch_v2, cuMemCreate, cuMemFreeAsync_ptsz, cuMemHostAlloc, cuMemPoolCreate,
-        cuMemPoolDestroy, cuMemPoolSetAccess, cuMemRelease, cuMemUnmap, cuPointerGetAttribute,
-        cuPointerGetAttributes, cuStreamBeginCapture_v2, cuStreamEndCapture, destroy_stream,
-        fail_once, fill, free, free_on, make_pool, map_pages, memory, range, read, used, wait,
+        cuMemPoolDestroy, cuMemPoolSetAccess, cuMemPoolTrimTo, cuMemRelease, cuMemUnmap,
+        cuPointerGetAttribute, cuPointerGetAttributes, cuStreamBeginCapture_v2, cuStreamEndCapture,
+        destroy_stream, fail_once, fill, free, free_on, make_pool, map_pages, memory, range, read,
+        used, wait,
     },
     child::{in_child, limited, pooled},
 };
@@ -696,4 +697,42 @@ fn what_pools_did_is_in_a_file_after_the_program() {
         };
         assert_eq!(PoolFigures::read(&path).unwrap(), expected);
     }
+}
+
+#[test]
+fn memory_of_a_pool_of_the_host_counts_for_no_limit() {
+    limited(|| {
+        begin(128 * MIB);
+        let stream = create_stream();
+        // `CU_MEM_LOCATION_TYPE_HOST` and `CU_MEM_LOCATION_TYPE_HOST_NUMA`.
+        for location in [2_usize, 3] {
+            let mut properties = [0_usize; 11];
+            (properties[0], properties[1]) = (1, location);
+            let mut pool = 0;
+            let place = ptr::from_ref(&properties).cast();
+            assert_eq!(unsafe { cuMemPoolCreate(&raw mut pool, place) }, 0);
+            assert!(allocate_from(pool, stream, 40 * MIB).is_ok(), "{location}");
+        }
+        assert!(allocate(20 * MIB).is_ok());
+        assert!(allocate(20 * MIB).is_err());
+    });
+}
+
+#[test]
+fn a_pool_of_the_driver_that_is_trimmed_or_ends_gives_back_what_is_kept_in_its_place() {
+    pooled(|| {
+        begin(64 * MIB);
+        let (stream, pool) = (create_stream(), make_pool(ORDINARY));
+        let free_one = || {
+            free_on(stream, allocate_from(pool, stream, 40 * MIB).unwrap());
+            wait(stream);
+            assert_eq!(used(), 40 * MIB, "it is kept");
+        };
+        free_one();
+        assert_eq!(unsafe { cuMemPoolTrimTo(pool, 0) }, 0);
+        assert_eq!(used(), 0);
+        free_one();
+        assert_eq!(unsafe { cuMemPoolDestroy(pool) }, 0);
+        assert_eq!(used(), 0);
+    });
 }

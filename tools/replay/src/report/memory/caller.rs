@@ -14,7 +14,7 @@ const PACKAGES: &str =
     "/site-packages/ /dist-packages/ /lib/python3 /.cargo/registry/ /.cargo/git/";
 
 /// The beginnings of the names of libraries of OpenCL and CUDA, wherever they are.
-const RUNTIMES: &str = "libOpenCL libcuda libcudart libcupti libnvidia libpocl libamdocl libigdrcl";
+const RUNTIMES: &str = "torch_tracker- torch_allocator- libOpenCL libcuda libcudart libcupti libnvidia libpocl libamdocl libigdrcl";
 
 /// Code that was written into a program, or typed.
 const TYPED: &str = "<stdin> <string> <ipython-input";
@@ -50,8 +50,24 @@ fn caller_beyond(frames: &[String], packages: &[String]) -> String {
     let own = frames
         .iter()
         .find(|frame| is_own(frame) && !packages.iter().any(|package| is_in(frame, package)));
-    let frame = own.or(frames.first());
-    frame.map_or_else(|| "unknown".to_owned(), |frame| short(frame))
+    match own {
+        Some(frame) => short(frame),
+        None => gradient_of(frames).unwrap_or_else(|| {
+            frames
+                .first()
+                .map_or_else(|| "unknown".to_owned(), |frame| short(frame))
+        }),
+    }
+}
+
+/// Returns the gradient that PyTorch computes on a thread of its own, which has no lines of Python: `LinearBackward0, backward`.
+fn gradient_of(frames: &[String]) -> Option<String> {
+    let mut names = frames.iter().filter_map(|frame| {
+        let (_, after) = frame.split_once("torch::autograd::")?;
+        let (name, _) = after.split_once("::apply(")?;
+        Some(name.rsplit("::").next().unwrap_or(name))
+    });
+    names.next().map(|name| format!("{name}, backward"))
 }
 
 /// Returns a trace with groups that are named beyond these packages: by the callers of what these allocate. Groups that are no frames, such as
@@ -196,6 +212,19 @@ mod tests {
 
     fn caller_of(frames: &[&str]) -> String {
         caller(&frames.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_pytorchs_backward_pass_allocates_is_named_after_what_it_computes() {
+        let frames = [
+            "(anonymous namespace)::see(c10::TraceEntry const&) in /home/me/.cache/binpool/torch_tracker-2.11.0+cu130-1.so",
+            "at::native::layer_norm_backward_cuda(at::Tensor const&) in /venv/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so",
+            "torch::autograd::generated::NativeLayerNormBackward0::apply(std::vector<at::Tensor>&&) in /venv/lib/python3.12/site-packages/torch/lib/libtorch_cpu.so",
+            "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&) in /venv/lib/python3.12/site-packages/torch/lib/libtorch_cpu.so",
+        ];
+        assert_eq!(caller_of(&frames), "NativeLayerNormBackward0, backward");
+        let called = [&frames[..], &["/home/me/train.py:3 in step"]].concat();
+        assert_eq!(caller_of(&called), "me/train.py:3 in step");
     }
 
     #[test]
