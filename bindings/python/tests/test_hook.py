@@ -14,6 +14,8 @@ import textwrap
 import pytest
 from conftest import HERE
 
+import binpool
+
 STAND_IN = HERE / "torch_stand_in"
 
 # Says whether the hook has told the package of PyTorch in this process.
@@ -226,45 +228,37 @@ def test_a_framework_with_a_switch_is_named_unless_it_is_set(tmp_path):
     assert told == "cuda_async true cuda_malloc_async\n"
 
 
-def test_cupy_is_pooled_and_recorded_array_by_array(tmp_path, driver):
-    script = program(
-        tmp_path,
-        """
-        import threading
-        import cupy
-
-        def work():
-            pool = cupy.get_default_memory_pool()
-            for size in [3000, 5000, 3000]:
-                block = pool.malloc(size)
-
-        work()
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        print(type(cupy.get_default_memory_pool()).__module__)
-        """,
-    )
+def cupy_recorded(tmp_path, driver, source, name="program.py"):
+    """Run a program over the stand-in for CuPy: what it prints, what is said, and the lines of its recording."""
     recording = tmp_path / "out.trace"
     paths = {"path": HERE / "cupy_stand_in", "LD_LIBRARY_PATH": driver["LD_LIBRARY_PATH"]}
-    told, said = run(sys.executable, script, option=f"--pool --record {recording} --report", **paths)
+    told, said = run(sys.executable, program(tmp_path, source, name), option=f"--pool --record {recording} --report", **paths)
+    return told, said, recording.read_text().splitlines()
+
+
+def test_cupy_is_pooled_and_recorded_array_by_array(tmp_path, driver):
+    source = """
+    import threading
+    import cupy
+
+    def work():
+        pool = cupy.get_default_memory_pool()
+        for size in [3000, 5000, 3000]:
+            block = pool.malloc(size)
+
+    work()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    print(type(cupy.get_default_memory_pool()).__module__)
+    """
+    told, said, lines = cupy_recorded(tmp_path, driver, source)
     assert told == "binpool.cupy\n"
-    lines = recording.read_text().splitlines()
     assert [line.split()[2] for line in lines if line.startswith("a ")] == ["3000", "5000", "3000"] * 2
     assert len([line for line in lines if line.startswith("f ")]) == 6
     stacks = dict(reversed([line.split(" ", 2)[1:] for line in lines if line.startswith("k ")]))
     assert stacks and all("in work" in innermost for innermost in stacks.values()), stacks
     assert "h device stand-in" in lines and "in work" in said and "array" in said, said
-
-
-def cupy_recorded(tmp_path, driver, source, name="program.py"):
-    """The lines of the recording of a program over the stand-in for CuPy."""
-    script = tmp_path / name
-    script.write_text(textwrap.dedent(source))
-    recording = tmp_path / "out.trace"
-    paths = {"path": HERE / "cupy_stand_in", "LD_LIBRARY_PATH": driver["LD_LIBRARY_PATH"]}
-    run(sys.executable, script, option=f"--pool --record {recording} --report", **paths)
-    return recording.read_text().splitlines()
 
 
 def test_each_array_of_cupy_has_a_stack_that_a_reader_finds(tmp_path, driver):
@@ -275,9 +269,9 @@ def test_each_array_of_cupy_has_a_stack_that_a_reader_finds(tmp_path, driver):
     block = pool.malloc(3000)
     atexit.register(pool.malloc, 5000)
     """
-    # A file of the program whose path begins like that of the package.
-    (tmp_path / "binpool_train.py").touch()
-    lines = cupy_recorded(tmp_path, driver, source, "binpool_train.py")
+    # The path of the program begins like that of the package.
+    (tmp_path / "binpool").symlink_to(pathlib.Path(binpool.__file__).parent)
+    _, _, lines = cupy_recorded(tmp_path, driver, source, "binpool_train.py")
     known = {line.split()[1] for line in lines if line.startswith("k ")}
     used = [line.split()[6] for line in lines if line.startswith("a ")]
     assert len(used) == 2 and known.issuperset(used), lines
@@ -285,7 +279,7 @@ def test_each_array_of_cupy_has_a_stack_that_a_reader_finds(tmp_path, driver):
 
 
 def test_an_empty_array_of_cupy_is_no_request(tmp_path, driver):
-    lines = cupy_recorded(tmp_path, driver, "import cupy; cupy.get_default_memory_pool().malloc(0)")
+    _, _, lines = cupy_recorded(tmp_path, driver, "import cupy; cupy.get_default_memory_pool().malloc(0)")
     assert not [line for line in lines if line[:2] in ("a ", "o ")], lines
 
 

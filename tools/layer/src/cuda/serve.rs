@@ -57,14 +57,12 @@ impl Pooling {
     ) -> c_int {
         let bytes = arguments.bytes(allocates.bytes, false);
         let has_place = arguments.word(0) != 0 && bytes > 0;
+        let pool = (allocates.way == Way::FromPool).then(|| arguments.word(2));
         let served = own(|| {
             Some(match (allocates.way, arguments.stream(function)) {
                 (Way::Plain, _) if has_place => self.allocate_plain(bytes),
-                (Way::Ordered, Some(stream)) if has_place => {
-                    self.allocate_ordered(bytes, stream, None)
-                }
-                (Way::FromPool, Some(stream)) if has_place => {
-                    self.allocate_ordered(bytes, stream, Some(arguments.word(2)))
+                (Way::Ordered | Way::FromPool, Some(stream)) if has_place => {
+                    self.allocate_ordered(bytes, stream, pool)
                 }
                 _ => Served::Passed(function.name),
             })
@@ -83,8 +81,8 @@ impl Pooling {
             Served::Passed(why) => why,
         };
         // The host may have managed memory.
-        let is_of_host = allocates.way == Way::FromPool
-            && self.driver_pool(arguments.word(2)) == Some(DriverPool::OfHost);
+        let made = pool.and_then(|pool| self.driver_pool(pool));
+        let is_of_host = made == Some(DriverPool::OfHost);
         let counts = !matches!(allocates.kind, "pinned" | "managed") && !is_of_host;
         if counts && !self.unpooled.reserve(bytes) {
             own(|| self.release_kept());

@@ -159,8 +159,10 @@ impl Interpreter {
 
 /// Returns the frames of this thread, innermost first; none if it runs no Python now.
 pub(super) fn frames() -> Vec<PythonFrame> {
-    let mut frames = Vec::with_capacity(MAX_FRAMES);
+    let mut frames = Vec::new();
     let is_read = unlocked_python::for_each_frame(|frame| {
+        // At the first one, for all that may come: a thread without frames allocates nothing.
+        frames.reserve(MAX_FRAMES - frames.len());
         let code = frame.content();
         let place = frame.place;
         frames.push(PythonFrame { code, place });
@@ -171,6 +173,7 @@ pub(super) fn frames() -> Vec<PythonFrame> {
     let Some(python) = Interpreter::on_this_thread() else {
         return frames;
     };
+    frames.reserve(MAX_FRAMES);
     python.for_each_frame(|frame, code| {
         frames.push(PythonFrame {
             code: code.addr() as u64,

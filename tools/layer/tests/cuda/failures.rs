@@ -4,8 +4,8 @@ use std::ptr;
 
 use crate::{
     calls::{
-        MIB, allocate, allocate_on, begin, control, count, create_stream, cuDeviceGetMemPool,
-        cuMemAllocFromPoolAsync, cuMemFree_v2, cuMemFreeAsync, cuMemPoolCreate, cuMemPoolSetAccess,
+        MIB, allocate, allocate_from, allocate_on, begin, control, count, create_stream,
+        cuDeviceGetMemPool, cuMemFree_v2, cuMemFreeAsync, cuMemPoolCreate, cuMemPoolSetAccess,
         fail, fail_once, free, free_on, memory, range,
     },
     child::{complaints, in_child, pooled},
@@ -33,11 +33,7 @@ fn the_limit_counts_what_the_driver_has_given_and_not_freed() {
         begin(64 * MIB);
         let (mut pool, stream) = (0, create_stream());
         assert_eq!(unsafe { cuMemPoolCreate(&raw mut pool, ptr::null()) }, 0);
-        let take = |bytes| {
-            let mut address = 0;
-            let code = unsafe { cuMemAllocFromPoolAsync(&raw mut address, bytes, pool, stream) };
-            if code == 0 { Ok(address) } else { Err(code) }
-        };
+        let take = |bytes| allocate_from(pool, stream, bytes);
         let held = take(10 * MIB).unwrap();
         for _ in 0..3 {
             fail_once("cuMemAllocFromPoolAsync");

@@ -705,12 +705,10 @@ fn memory_of_a_pool_of_the_host_counts_for_no_limit() {
         begin(128 * MIB);
         let stream = create_stream();
         // `CU_MEM_LOCATION_TYPE_HOST` and `CU_MEM_LOCATION_TYPE_HOST_NUMA`.
-        for location in [2_usize, 3] {
-            let mut properties = [0_usize; 11];
-            (properties[0], properties[1]) = (1, location);
-            let mut pool = 0;
-            let place = ptr::from_ref(&properties).cast();
-            assert_eq!(unsafe { cuMemPoolCreate(&raw mut pool, place) }, 0);
+        for location in [2, 3] {
+            let mut properties = ORDINARY;
+            properties[1] = location;
+            let pool = make_pool(properties);
             assert!(allocate_from(pool, stream, 40 * MIB).is_ok(), "{location}");
         }
         assert!(allocate(20 * MIB).is_ok());

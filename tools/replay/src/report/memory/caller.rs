@@ -13,14 +13,14 @@ const SYSTEM: &str = "/usr/lib /lib /usr/include/ /usr/src/ /usr/local/cuda /opt
 const PACKAGES: &str =
     "/site-packages/ /dist-packages/ /lib/python3 /.cargo/registry/ /.cargo/git/";
 
-/// The beginnings of the names of libraries of OpenCL and CUDA, wherever they are.
+/// The beginnings of the names of libraries of OpenCL and CUDA, and of binpool's for PyTorch, wherever they are.
 const RUNTIMES: &str = "torch_tracker- torch_allocator- libOpenCL libcuda libcudart libcupti libnvidia libpocl libamdocl libigdrcl";
 
 /// Code that was written into a program, or typed.
 const TYPED: &str = "<stdin> <string> <ipython-input";
 
-/// Returns the caller that a stack shows: the module of a model that it is in, if it says so, or else its innermost frame that is neither of the system, nor of a package, nor of OpenCL or CUDA. Its
-/// innermost frame, if there is no such one.
+/// Returns the caller that a stack shows: the module of a model that it is in, if it says so, or else its innermost frame that is neither of the system, nor of a package, nor of OpenCL or CUDA. If there is
+/// no such one, what PyTorch's backward pass computes, or else its innermost frame.
 ///
 /// ```
 /// use binpool_replay::report::caller;
@@ -50,14 +50,10 @@ fn caller_beyond(frames: &[String], packages: &[String]) -> String {
     let own = frames
         .iter()
         .find(|frame| is_own(frame) && !packages.iter().any(|package| is_in(frame, package)));
-    match own {
-        Some(frame) => short(frame),
-        None => gradient_of(frames).unwrap_or_else(|| {
-            frames
-                .first()
-                .map_or_else(|| "unknown".to_owned(), |frame| short(frame))
-        }),
-    }
+    let named = own.map(|frame| short(frame));
+    let named = named.or_else(|| gradient_of(frames));
+    let named = named.or_else(|| frames.first().map(|frame| short(frame)));
+    named.unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// Returns the gradient that PyTorch computes on a thread of its own, which has no lines of Python: `LinearBackward0, backward`.
