@@ -151,6 +151,9 @@ impl Checked {
     }
 
     fn take(&mut self, bytes: usize, wanted: Option<u8>, anywhere: bool, may_grow: bool) {
+        if !anywhere && self.join(bytes, may_grow) {
+            return;
+        }
         let usable = may_have(wanted);
         let carved = if anywhere {
             self.segments.take_anywhere(bytes, &usable)
@@ -179,6 +182,32 @@ impl Checked {
             None if may_grow => self.grow(bytes),
             None => {}
         }
+    }
+
+    /// At a low point, puts one segment in the place of idle ones, with a plan or without, if that saves memory. Returns whether the block lies there or
+    /// in a place of the plan.
+    fn join(&mut self, bytes: usize, may_grow: bool) -> bool {
+        let most = if may_grow { usize::MAX } else { 0 };
+        let Some(review) = self.segments.review(0, bytes, most) else {
+            return false;
+        };
+        let reviewed = review.carry_out();
+        let (segments, alignment) = (&mut self.segments, self.alignment);
+        let all = |_: &Queue| true;
+        let Some((size, leaving)) = segments.join_idle(reviewed, bytes, alignment, most, all, all)
+        else {
+            return false;
+        };
+        let before = self.segments.bytes();
+        self.see_off(leaving, |_| true);
+        let segment = self.map.len();
+        self.map.push(Some(vec![Cell::Free(0); size / alignment]));
+        let region = Region::first(size);
+        let root = Piece { segment, region };
+        let carved = self.segments.add(0, root, size, bytes);
+        assert_eq!(self.segments.bytes(), before + size as u64);
+        self.settle_in(carved.expect("it has room for the block"), bytes);
+        true
     }
 
     fn grow(&mut self, bytes: usize) {
@@ -249,7 +278,8 @@ impl Checked {
             *cell = Cell::Taken;
         }
         if carved.has_excess {
-            self.segments.shrink(carved.range, bytes, carved.uses);
+            self.segments
+                .shrink(carved.range, carved.region, carved.uses);
         }
         self.live.push((carved.range, piece));
         piece

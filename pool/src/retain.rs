@@ -208,6 +208,11 @@ impl Retain {
         self.bytes_per_thread.unwrap_or(by_default)
     }
 
+    /// Returns whether thread caches may keep less than [that](Self::bytes_per_thread): if much was in use, and the program has not asked for more.
+    pub(crate) fn may_cache_less(self, high_water: u64) -> bool {
+        self.bytes_per_thread.is_none() && high_water >= LITTLE
+    }
+
     /// The bytes above which free memory is released as soon as no command uses it; `u64::MAX` without such a bound.
     pub(crate) fn release_threshold(self) -> u64 {
         self.most_bytes

@@ -5,8 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     handed_out::{Carved, RangeKey, RangeState, Ready, SegmentState},
     low_points::LowPoints,
+    period_plan::PeriodPlan,
     placement::Placement,
-    space::{Idle, RangeNumber, SegmentKey, Space, Taken},
+    review::{Found, Review, Reviewed},
+    space::{Idle, RangeNumber, SegmentKey, Space, Taken, TakenAt, TakenReady},
 };
 use binpool_allocators::Region;
 
@@ -25,6 +27,9 @@ pub(super) struct Pages<M> {
     pub(super) memory: M,
 }
 
+/// The queues that are told apart in plans.
+const MOST_KINDS: usize = 8;
+
 /// Some of the segments, and the ranges of them.
 #[derive(Debug)]
 pub(super) struct Arena<M, U> {
@@ -36,6 +41,9 @@ pub(super) struct Arena<M, U> {
     pub(super) reservations: [Option<Reservation<M>>; 2],
     pub(super) placement: Placement,
     pub(super) low_points: LowPoints,
+    pub(super) plan: Option<PeriodPlan>,
+    /// Uses of which ranges were given back while [watching](LowPoints): one for each queue.
+    kinds: Vec<U>,
 }
 
 impl<M, U> Arena<M, U> {
@@ -47,6 +55,8 @@ impl<M, U> Arena<M, U> {
             reservations: [None, None],
             placement: Placement::default(),
             low_points: LowPoints::default(),
+            plan: None,
+            kinds: Vec::new(),
         }
     }
 }
@@ -123,11 +133,15 @@ impl<M, U: Clone + Default> Arena<M, U> {
         bytes: usize,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
+        if let Some(TakenAt::Taken(taken)) = self.take_planned(bytes, true, &usable) {
+            self.note_taken(taken.range, (taken.segment, taken.region));
+            return self.carved(taken);
+        }
         let is_small = Some(self.placement.is_small(bytes));
         let may_lie = self.placement.range_filter(bytes);
         let suits = |uses: &U, location| may_lie(location) && usable(uses);
         let taken = self.space.take(bytes, is_small, true, suits)?;
-        self.note_taken(taken.range, bytes);
+        self.note_taken(taken.range, (taken.segment, taken.region));
         self.carved(taken)
     }
 
@@ -139,6 +153,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
     ) -> Option<Carved<M, U>> {
         let is_small = self.placement.is_small(bytes);
         let taken = self.space.take_run(bytes, is_small, usable)?;
+        self.note_taken(taken.range, (taken.segment, taken.region));
         self.carved(taken)
     }
 
@@ -148,11 +163,17 @@ impl<M, U: Clone + Default> Arena<M, U> {
         bytes: usize,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Ready<M>> {
-        let is_small = self.placement.is_small(bytes);
-        let may_lie = self.placement.range_filter(bytes);
-        let suits = |uses: &U, location| may_lie(location) && usable(uses);
-        let taken = self.space.take_ready(bytes, is_small, suits)?;
-        self.note_taken(taken.range, bytes);
+        let taken = match self.take_planned(bytes, false, &usable) {
+            Some(TakenAt::Taken(taken)) => TakenReady::from(taken),
+            Some(TakenAt::HasViews) => return None,
+            None => {
+                let is_small = self.placement.is_small(bytes);
+                let may_lie = self.placement.range_filter(bytes);
+                let suits = |uses: &U, location| may_lie(location) && usable(uses);
+                self.space.take_ready(bytes, is_small, suits)?
+            }
+        };
+        self.note_taken(taken.range, (taken.segment, taken.region));
         let root = self.roots.get(taken.segment)?.as_ref()?;
         Some(Ready {
             range: self.key_of(taken.range),
@@ -170,7 +191,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
     ) -> Option<Carved<M, U>> {
         let suits = |uses: &U, _| usable(uses);
         let taken = self.space.take(bytes, None, true, suits)?;
-        self.note_taken(taken.range, bytes);
+        self.note_taken(taken.range, (taken.segment, taken.region));
         self.carved(taken)
     }
 
@@ -181,11 +202,18 @@ impl<M, U: Clone + Default> Arena<M, U> {
         size: usize,
         bytes: usize,
         is_small: bool,
+        plan: Option<PeriodPlan>,
     ) -> Option<Carved<M, U>> {
         let key = self.space.add(size, is_small);
         self.set_root(key, memory);
-        let taken = self.space.take_first(key, bytes)?;
-        self.note_taken(taken.range, bytes);
+        if let Some(plan) = plan {
+            self.follow(plan, (key, 0));
+        }
+        let taken = match self.take_planned(bytes, true, |_| true) {
+            Some(TakenAt::Taken(taken)) => taken,
+            _ => self.space.take_first(key, bytes)?,
+        };
+        self.note_taken(taken.range, (taken.segment, taken.region));
         self.carved(taken)
     }
 
@@ -218,15 +246,21 @@ impl<M, U: Clone + Default> Arena<M, U> {
         })
     }
 
+    pub(super) fn segment_of(&self, range: RangeKey) -> Option<SegmentKey> {
+        self.space
+            .place_of(range.number())
+            .map(|(segment, _)| segment)
+    }
+
     /// The segment of a taken range, and the position of the range in it.
     pub(super) fn place_of(&self, range: RangeKey) -> Option<(Arc<M>, Region)> {
         let (segment, region) = self.space.place_of(range.number())?;
         Some((Arc::clone(self.roots.get(segment)?.as_ref()?), region))
     }
 
-    /// Frees the bytes of a range after its first `bytes` bytes, which commands of `uses` may still use.
-    pub(super) fn shrink(&mut self, range: RangeKey, bytes: usize, uses: U) {
-        self.space.shrink(range.number(), bytes, uses);
+    /// Frees the bytes of a range before and after `region`, which commands of `uses` may still use.
+    pub(super) fn shrink(&mut self, range: RangeKey, region: Region, uses: U) {
+        self.space.shrink(range.number(), region, uses);
     }
 
     /// Returns whether the view of a range may be cached when the range is given back.
@@ -237,23 +271,51 @@ impl<M, U: Clone + Default> Arena<M, U> {
     /// Gives a range back, which commands of `uses` may still use, with a view to be cached.
     pub(super) fn give(&mut self, range: RangeKey, uses: U, view: Option<M>) {
         let number = range.number();
-        let is_noted = self.is_noted(number);
-        self.space.give(number, uses, view);
-        if is_noted {
-            self.low_points.gave(number, self.space.taken_bytes());
+        if self.low_points.is_watching() && !self.space.is_small(number) {
+            let kind = self.kind_of(&uses);
+            self.space.give(number, uses, view);
+            self.low_points.gave(number, kind, self.space.taken_bytes());
+        } else {
+            self.space.give(number, uses, view);
         }
     }
 
-    /// Returns whether the low points are told of this range.
-    fn is_noted(&self, range: RangeNumber) -> bool {
-        self.low_points.is_watching() && !self.space.is_small(range)
+    /// Tells the low points and the plan of a range that was taken for the block at this place.
+    pub(super) fn note_taken(
+        &mut self,
+        range: RangeNumber,
+        (segment, region): (SegmentKey, Region),
+    ) {
+        let is_noted = self.low_points.is_watching() || self.plan.is_some();
+        if !is_noted || self.space.is_small(range) {
+            return;
+        }
+        if self.low_points.is_watching() {
+            let taken = self.space.taken_bytes();
+            self.low_points.took(range, region.bytes, taken);
+        }
+        self.advance_plan((segment, region));
     }
 
-    /// Tells the low points of a range that was taken.
-    fn note_taken(&mut self, range: RangeNumber, bytes: usize) {
-        if self.is_noted(range) {
-            self.low_points.took(range, bytes, self.space.taken_bytes());
+    /// Returns whether the arena looks for a period, or has a plan. All blocks that are not small should then come from here.
+    pub(super) fn watches_carves(&self) -> bool {
+        self.low_points.may_repeat() || self.plan.is_some()
+    }
+
+    /// Returns a number for the queue of these uses. The last one stands for all others.
+    fn kind_of(&mut self, uses: &U) -> u32 {
+        let joined = |kind: &U| self.space.joined(kind, uses);
+        let mut kinds = self.kinds.iter().enumerate();
+        let known = kinds.find_map(|(number, kind)| Some((number, joined(kind)?)));
+        let number = known
+            .as_ref()
+            .map_or(self.kinds.len(), |(number, _)| *number);
+        if let Some((_, joined)) = known {
+            self.kinds[number] = joined;
+        } else if number < MOST_KINDS {
+            self.kinds.push(uses.clone());
         }
+        u32::try_from(number).unwrap_or(u32::MAX)
     }
 
     /// Returns whether a request for `bytes` bytes should first check whether [one segment](Self::join_idle) would save memory.
@@ -261,20 +323,65 @@ impl<M, U: Clone + Default> Arena<M, U> {
         self.low_points.is_due() && !self.placement.is_small(bytes)
     }
 
-    /// At a low point, returns the bytes of a segment in the place of all idle ones, and these, if they `may_leave` and that saves enough.
-    pub(super) fn join_idle(&mut self, may_leave: bool) -> Option<(usize, Vec<Idle>)> {
-        let idle = self.idle().filter(|idle| may_leave && !idle.is_small);
-        let idle: Vec<_> = idle.collect();
-        let idle_bytes = idle.iter().map(|idle| idle.bytes as u64).sum();
+    /// At a low point, returns what the arena, which has `held` bytes, has done since it grew. No segment may have more than `largest` bytes.
+    pub(super) fn review(&mut self, held: u64, largest: usize) -> Option<Review> {
+        if !self.low_points.is_due() {
+            return None;
+        }
+        self.low_points.look();
         let taken = self.space.taken_bytes();
-        let free = self.space.free_between_taken();
-        let region = self.low_points.region(idle_bytes, taken, free)?;
-        Some((region, idle))
+        let (mut pinned, mut idle) = self.pinned_pages();
+        pinned.extend(self.space.pinned());
+        idle += self
+            .idle_to_join()
+            .map(|idle| idle.bytes as u64)
+            .sum::<u64>();
+        Some(Review {
+            arena: self.number as usize,
+            changes: self.low_points.changes,
+            log: self.low_points.log.clone(),
+            pinned,
+            idle,
+            taken,
+            peak: self.low_points.peak,
+            least_gain: self.low_points.least_gain(),
+            least_planned_gain: self.low_points.least_planned_gain(),
+            repetitions: self.low_points.repetitions(),
+            is_lowest: self.low_points.is_lowest(taken) && self.reservations[0].is_none(),
+            held,
+            largest,
+        })
+    }
+
+    /// Returns the bytes of a segment in the place of idle ones, these, and the plan for it, if a review has found that, and the arena has not changed
+    /// since.
+    pub(super) fn join_idle(
+        &mut self,
+        reviewed: Reviewed,
+    ) -> Option<(usize, Vec<Idle>, Option<PeriodPlan>)> {
+        if reviewed.changes != self.low_points.changes {
+            return None;
+        }
+        self.low_points
+            .found(&reviewed.found, self.space.taken_bytes());
+        let (bytes, plan) = match reviewed.found {
+            Found::Nothing { .. } | Found::Wait { .. } => return None,
+            Found::Segment(bytes) => (bytes, None),
+            Found::Plan(bytes, plan) => (bytes, Some(plan)),
+        };
+        Some((bytes, self.idle_to_join().collect(), plan))
+    }
+
+    fn idle_to_join(&self) -> impl Iterator<Item = Idle> {
+        self.idle().filter(|idle| !idle.is_small)
     }
 
     /// Removes an idle segment. Returns the commands that may still use it, its cached views, and its memory.
     pub(super) fn remove(&mut self, key: SegmentKey) -> Option<(Vec<U>, Vec<M>, M)> {
         let (uses, views) = self.space.remove(key)?;
+        if self.is_planned(key) {
+            self.end_plan();
+        }
         // A caller that makes a view of the segment has taken a range of it, so an idle segment has no other reference.
         let memory = self.roots.get_mut(key)?.take().and_then(Arc::into_inner)?;
         Some((uses, views, memory))

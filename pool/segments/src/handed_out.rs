@@ -23,6 +23,12 @@ impl RangeKey {
         Self { arena, number }
     }
 
+    /// The number of the arena.
+    #[must_use]
+    pub fn arena(self) -> usize {
+        self.arena as usize
+    }
+
     pub(super) fn number(self) -> RangeNumber {
         self.number as RangeNumber
     }
@@ -44,7 +50,7 @@ pub struct Carved<M, U> {
     pub overlapping: Vec<M>,
     /// The former uses of the range.
     pub uses: U,
-    /// Set if the overlapping views extend beyond this block. The range keeps that excess until it is shrunk.
+    /// Set if the overlapping views extend beyond this block. The range keeps that excess until it is shrunk to the block's region.
     pub has_excess: bool,
 }
 
@@ -52,19 +58,19 @@ impl<M, U> Carved<M, U> {
     /// Returns the view of the block: the cached one, or a new one made by the allocator of the segments.
     ///
     /// Views that overlap it are released first, so that no two views of a segment overlap. Only then is the excess of the range [freed](super::Segments::shrink), by `shrink`,
-    /// which takes the range, the bytes that it keeps, and its former uses. No reference to the segment is left when this
+    /// which takes the range, the region that it keeps, and its former uses. No reference to the segment is left when this
     /// returns, so that the segments own it alone once the range is free again.
     ///
     /// # Errors
     ///
     /// Those of [`create_view`](Allocator::create_view). The range is still taken.
-    pub fn into_view<A>(self, allocator: &A, shrink: impl FnOnce(RangeKey, usize, U)) -> Result<M>
+    pub fn into_view<A>(self, allocator: &A, shrink: impl FnOnce(RangeKey, Region, U)) -> Result<M>
     where
         A: Allocator<Backend: Backend<Memory = M>>,
     {
         release_views(allocator, self.overlapping);
         if self.has_excess {
-            shrink(self.range, self.region.bytes, self.uses);
+            shrink(self.range, self.region, self.uses);
         }
         match self.view {
             Some(view) => Ok(view),

@@ -11,10 +11,15 @@ mod by_size;
 mod growth;
 mod growth_policy;
 mod handed_out;
+mod layout;
+mod log;
 mod low_points;
 mod mapping;
 mod pages;
+mod period;
+mod period_plan;
 mod placement;
+mod review;
 mod space;
 mod views;
 
@@ -24,6 +29,7 @@ use arena::{Arena, Pages};
 use arenas::Locked;
 use growth::{Growth, LEAST_SEGMENT};
 use pages::{PagesKey, Stale};
+use period_plan::PeriodPlan;
 use placement::Placement;
 use space::{Idle, SegmentKey};
 
@@ -31,6 +37,7 @@ pub use arenas::Arenas;
 pub use growth_policy::GrowthPolicy;
 pub use handed_out::{Carved, Leaving, Place, RangeKey, RangeState, Ready, SegmentState};
 pub use mapping::{Done, Mapping, PageRequest, Plan};
+pub use review::{Review, Reviewed};
 
 use binpool_allocators::Region;
 
@@ -78,6 +85,10 @@ pub struct Segments<M, U> {
     is_kept: bool,
     /// The sizes of the segments that are still to be made in the place of idle ones.
     parts: Vec<usize>,
+    /// The plan for the next segment that is added to this arena.
+    plan: Option<(usize, PeriodPlan)>,
+    /// The bytes of free pages that a plan does not need, and the arena that they are in.
+    unneeded: Option<(usize, u64)>,
     /// Returns the combined uses of two free neighbours.
     join: fn(&U, &U) -> Option<U>,
 }
@@ -100,6 +111,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             page_bytes: None,
             is_kept: false,
             parts: Vec::new(),
+            plan: None,
+            unneeded: None,
             join,
         }
     }
@@ -276,7 +289,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         bytes: usize,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
-        if !self.has_pages() {
+        if !self.has_pages() || self.is_at_low_point(home, bytes) {
             return None;
         }
         let arenas = if self.arena_grows(home) {
@@ -325,12 +338,16 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         bytes: usize,
     ) -> Option<Carved<M, U>> {
         let is_small = self.growth_of(home).is_small(bytes);
-        self.count(home % self.bytes.len(), size);
+        let number = home % self.bytes.len();
+        self.count(number, size);
         let mut arena = self.arenas.to_add(home);
         if !is_small && self.parts.pop().is_none() && self.growth.joins_idle() {
-            arena.low_points.grew(self.bytes[home % self.bytes.len()]);
+            arena.grew(self.bytes[number]);
         }
-        let carved = arena.add(memory, size, bytes, is_small);
+        let plan = self
+            .plan
+            .take_if(|(arena, _)| !is_small && *arena == number);
+        let carved = arena.add(memory, size, bytes, is_small, plan.map(|(_, plan)| plan));
         drop(arena);
         self.growth.accept(self.bytes());
         self.tell_arenas();
@@ -361,9 +378,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         }
     }
 
-    /// Frees the part of a range after its first `bytes` bytes; commands of `uses` may still use that part.
-    pub fn shrink(&mut self, range: RangeKey, bytes: usize, uses: U) {
-        self.arenas.of(range).shrink(range, bytes, uses);
+    /// Frees the parts of a range before and after `region`; commands of `uses` may still use them.
+    pub fn shrink(&mut self, range: RangeKey, region: Region, uses: U) {
+        self.arenas.of(range).shrink(range, region, uses);
     }
 
     /// Returns whether the view of a range may be passed when the range is given back. Otherwise it must be dropped before.
@@ -414,7 +431,15 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.growth.set_room(room);
     }
 
-    /// Returns whether the arena `home` is at a low point of the program: then [`join_idle`](Self::join_idle) may save memory, and requests for
+    /// Returns whether the arena `home` looks for a period of the program, or follows a plan for one. Blocks that are not small should not be cached
+    /// outside of it then.
+    #[must_use]
+    pub fn watches_carves(&self, home: usize) -> bool {
+        let arena = self.arenas.numbered(home % self.bytes.len());
+        arena.watches_carves()
+    }
+
+    /// Returns whether the arena `home` is at a low point of the program: then a [`review`](Self::review) may save memory, and requests for
     /// blocks that are not small find nothing in that arena before.
     #[must_use]
     pub fn is_at_low_point(&self, home: usize, bytes: usize) -> bool {
@@ -422,24 +447,42 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         arena.is_at_low_point(bytes)
     }
 
-    /// If a segment in the place of all idle ones of the arena `home` saves memory, returns its size, and the idle ones. It has room for
-    /// `bytes` bytes. Where the allocator's `largest` block is smaller, there are several such segments: the next ones
-    /// [grow](Self::grow). 0 stands for an allocator that gives none now.
-    pub fn join_idle(
-        &mut self,
-        home: usize,
-        bytes: usize,
-        alignment: usize,
-        largest: usize,
-    ) -> Option<(usize, Vec<Leaving<M, U>>)> {
+    /// At a low point of the arena `home`, returns what a request for `bytes` bytes should look at first, without any lock. Then
+    /// [`join_idle`](Self::join_idle) takes the result. `largest` is the allocator's largest block; 0 stands for an allocator that gives none now.
+    pub fn review(&mut self, home: usize, bytes: usize, largest: usize) -> Option<Review> {
         let number = home % self.bytes.len();
-        let may_leave = self.growth.joins_idle() && !self.is_kept && largest > 0;
         let mut arena = self.arenas.numbered(number);
         if !arena.is_at_low_point(bytes) {
             return None;
         }
-        let (region, idle) = arena.join_idle(may_leave)?;
-        drop(arena);
+        let review = arena.review(self.bytes[number], largest);
+        review.filter(|_| self.growth.joins_idle() && !self.is_kept && largest > 0)
+    }
+
+    /// If a review has found that one segment in the place of all idle ones saves memory, returns its size, and the idle ones. It has room for
+    /// `bytes` bytes. Where the allocator's `largest` block is smaller, there are several such segments: the next ones
+    /// [grow](Self::grow).
+    ///
+    /// Of pages, it returns the bytes to [map](Self::plan) for a plan, which [follows](Self::follow) then, and free pages that are not needed any more, if
+    /// their uses are `over`. Those whose uses are `movable` can be mapped a second time.
+    pub fn join_idle(
+        &mut self,
+        reviewed: Reviewed,
+        bytes: usize,
+        alignment: usize,
+        largest: usize,
+        movable: impl Fn(&U) -> bool,
+        over: impl Fn(&U) -> bool,
+    ) -> Option<(usize, Vec<Leaving<M, U>>)> {
+        let arena = reviewed.arena;
+        if largest == 0 || self.is_kept {
+            return None;
+        }
+        if let Some(page_bytes) = self.page_bytes {
+            return self.join_pages(reviewed, page_bytes, movable, over);
+        }
+        let (region, idle, plan) = self.arenas.numbered(arena).join_idle(reviewed)?;
+        self.plan = plan.map(|plan| (arena, plan));
         let parts = region.div_ceil(largest);
         let part = region.div_ceil(parts).next_multiple_of(alignment);
         self.parts = vec![part; parts];
@@ -447,15 +490,58 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             self.remove(IdleSegment {
                 bytes: idle.bytes,
                 key: idle.segment,
-                arena: number,
+                arena,
             })
         });
         Some((part.max(bytes), leaving.collect()))
     }
 
+    /// The same for pages, of which enough are free whose uses are `movable`. Those that the plan does not need leave now if their uses are `over`, or
+    /// [later](Self::take_unneeded).
+    fn join_pages(
+        &mut self,
+        reviewed: Reviewed,
+        page_bytes: usize,
+        movable: impl Fn(&U) -> bool,
+        over: impl Fn(&U) -> bool,
+    ) -> Option<(usize, Vec<Leaving<M, U>>)> {
+        let number = reviewed.arena;
+        let (bytes, _, plan) = self.arenas.numbered(number).join_idle(reviewed)?;
+        let bytes = bytes.next_multiple_of(page_bytes);
+        let free = self
+            .free_pages(&|uses: &U| movable(uses) || over(uses))
+            .into_iter();
+        let free = free
+            .filter(|free| free.is_planned(number))
+            .map(|free| free.bytes as u64);
+        let unneeded = free.sum::<u64>().checked_sub(bytes as u64)?;
+        self.plan = plan.map(|plan| (number, plan));
+        self.unneeded = Some((number, unneeded));
+        Some((bytes, self.take_unneeded(over)))
+    }
+
+    /// Takes out free pages that a plan does not need and whose uses are `over`.
+    pub fn take_unneeded(&mut self, over: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
+        let Some((number, unneeded)) = self.unneeded.take() else {
+            return Vec::new();
+        };
+        let leaving = self.release_pages(unneeded, |free| free.is_planned(number), over);
+        let left: u64 = leaving.iter().map(|leaving| leaving.bytes as u64).sum();
+        let rest = unneeded.saturating_sub(left);
+        // Pages leave as a whole.
+        self.unneeded = (rest > 0).then_some((number, rest));
+        leaving
+    }
+
+    /// Forgets a plan whose memory the device does not give.
+    pub fn forget_plan(&mut self) {
+        self.plan = None;
+    }
+
     /// Records that no memory was left for a segment of `size` bytes.
     pub fn refuse(&mut self, size: usize) {
         self.parts.clear();
+        self.plan = None;
         self.growth.refuse(self.bytes() + size as u64);
     }
 
@@ -467,7 +553,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             if excess == 0 || self.is_kept {
                 return leaving;
             }
-            let idle = self.idle(|_, _| true).into_iter();
+            // What a plan needs stays, or the program would outgrow it.
+            let may_leave = |arena: &Arena<M, U>, idle: Idle| !arena.is_planned(idle.segment);
+            let idle = self.idle(may_leave).into_iter();
             let (enough, less): (Vec<_>, Vec<_>) =
                 idle.partition(|idle| idle.bytes as u64 >= excess);
             let Some(next) = enough.into_iter().min().or_else(|| less.into_iter().max()) else {

@@ -1,47 +1,50 @@
 //! The low points of a program, at which one segment can take the place of those that are idle.
 //!
-//! Best fit needs less in one range than in many, since each end of a range is a place that no block fits into. How much less is known only
-//! once the program has repeated its work. So an arena that has grown logs which ranges it takes and gives back, until it is at rest.
+//! Best fit needs less in one range than in many, since each end of a range is a place that no block fits into, and a plan needs less than best fit.
+//! How much less is known only once the program has repeated its work. So an arena that has grown logs which blocks it gives out, until it is at rest.
 //! `docs/design/growth.md` says what that earns.
 
-use super::space::{RangeNumber, Space};
+use super::{log::Log, review::Found, space::RangeNumber};
 
-/// The most events of a log, which has 1 MiB then. An arena whose program has not repeated its work by then is at rest until it has grown by as much
-/// as one segment would have to save.
-const MOST_EVENTS: usize = 1 << 16;
-
-/// The events of a log that has a page of memory.
-const PAGE_EVENTS: usize = 256;
+/// How often a log that is full forgets its oldest blocks: until it has seen three times as many as it holds. Then the arena is at rest until it
+/// has grown by as much as one segment would have to save.
+const MOST_FORGOTTEN: u32 = 16;
 
 /// The least that one segment has to save, in percent of the peak: this for the first one, twice as much for the second, and so on, so that this
 /// ends.
 const LEAST_GAIN_PERCENT: u64 = 3;
 
+/// The same for a plan, and for each one since the peak last rose. It needs less later, too, if the program goes on as it does.
+const LEAST_PLANNED_GAIN_PERCENT: u64 = 1;
+
+/// A log is looked at again once it is longer by one part in this.
+const LOOK_PARTS: usize = 16;
+
 /// How often a program has to come near its peak without growing before its low points count.
 const LEAST_VISITS: u32 = 2;
 
-/// A range that was taken, or given back.
-#[derive(Clone, Copy, Debug)]
-struct Event {
-    range: u32,
-    /// 0 if it was given back.
-    bytes: usize,
-}
+/// A period has to have been repeated as often as this, and twice as often after each plan that failed, this many times.
+const LEAST_REPETITIONS: usize = 2;
+const MOST_FAILURES: u32 = 5;
 
 /// The low points of an arena.
 #[derive(Debug, Default)]
 pub(super) struct LowPoints {
-    log: Vec<Event>,
+    pub(super) log: Log,
+    /// How often the log has forgotten its oldest blocks.
+    forgotten: u32,
     /// Set from when the arena has grown until its log is full.
     is_watching: bool,
+    /// How many ranges were taken or given back while it was set.
+    pub(super) changes: u64,
     /// The bytes of the arena when it last grew.
     bytes: u64,
     /// The same when its log was last full.
     bytes_at_rest: u64,
-    /// Set at a low point, until a request has checked what one segment would save.
+    /// Set at a low point, until a request has looked at the log.
     is_due: bool,
     /// The most bytes that were taken at once.
-    peak: u64,
+    pub(super) peak: u64,
     /// Set while at least three quarters of that are taken.
     is_high: bool,
     /// How often that began since the arena last grew or the peak rose.
@@ -50,10 +53,16 @@ pub(super) struct LowPoints {
     lowest: u64,
     /// The fewest since the last visit.
     low: u64,
-    /// The length of the log from which on a low point counts.
+    /// The most bytes that are taken where a plan begins, once there is a period.
+    awaited: Option<u64>,
+    /// The length of the log from which on a low point counts, and from which on one segment may come without a plan.
     next_look: usize,
-    /// How often one segment took the place of others since the peak last rose.
+    next_segment: usize,
+    /// How often one segment took the place of others since the peak last rose, and how often it came with a plan.
     joined: u64,
+    planned: u64,
+    /// How often a plan failed: the arena had more with it than before.
+    failures: u32,
 }
 
 impl LowPoints {
@@ -62,7 +71,12 @@ impl LowPoints {
         self.is_watching
     }
 
-    /// Returns whether the next request should check [what one segment would save](Self::region).
+    /// Returns whether the log may show that the program repeats its work: since the arena grew, it has come near its peak, and fallen again.
+    pub(super) const fn may_repeat(&self) -> bool {
+        self.is_watching && (self.visits > 1 || (self.visits == 1 && !self.is_high))
+    }
+
+    /// Returns whether the next request should look at the log.
     pub(super) const fn is_due(&self) -> bool {
         self.is_due
     }
@@ -73,16 +87,28 @@ impl LowPoints {
         if !self.is_watching && bytes < self.bytes_at_rest.saturating_add(self.least_gain()) {
             return;
         }
-        (self.is_watching, self.is_due) = (true, false);
-        (self.visits, self.next_look) = (0, 0);
+        self.watch();
+    }
+
+    /// Begins to log, or to count anew how often the program repeats its work.
+    pub(super) fn watch(&mut self) {
+        (self.is_watching, self.is_due, self.awaited) = (true, false, None);
+        (self.visits, self.next_look, self.next_segment) = (0, 0, 0);
     }
 
     /// Records that `bytes` bytes of a range were taken. Of the arena, `taken` bytes are.
     pub(super) fn took(&mut self, range: RangeNumber, bytes: usize, taken: u64) {
-        self.record(range, bytes);
+        self.changes += 1;
+        if self.log.is_full() {
+            self.make_room_in_log();
+        }
+        if !self.is_watching {
+            return;
+        }
+        self.log.take(range, bytes);
         if taken > self.peak {
             self.peak = taken;
-            (self.visits, self.joined) = (0, 0);
+            (self.visits, self.joined, self.planned) = (0, 0, 0);
         }
         if !self.is_high && self.is_near_peak(taken) {
             self.is_high = true;
@@ -97,108 +123,126 @@ impl LowPoints {
         }
     }
 
-    /// Records that a range was given back. Of the arena, `taken` bytes are taken.
-    pub(super) fn gave(&mut self, range: RangeNumber, taken: u64) {
-        self.record(range, 0);
+    /// Records that a range was given back, with uses of this kind. Of the arena, `taken` bytes are taken.
+    pub(super) fn gave(&mut self, range: RangeNumber, kind: u32, taken: u64) {
+        self.changes += 1;
+        self.log.give(range, kind);
         if self.is_near_peak(taken) {
             return;
         }
         self.is_high = false;
         self.low = self.low.min(taken);
-        let is_lowest = self.visits >= LEAST_VISITS && taken <= self.lowest;
-        self.is_due |= is_lowest && self.is_watching && self.log.len() >= self.next_look;
+        let length = self.log.blocks().len();
+        let has_come = match self.awaited {
+            Some(awaited) => taken <= awaited,
+            None => self.is_lowest(taken),
+        };
+        let has_repeated = self.visits >= LEAST_VISITS && self.is_watching;
+        self.is_due |= has_repeated && (has_come || length >= self.next_look);
     }
 
     fn is_near_peak(&self, taken: u64) -> bool {
         taken >= self.peak / 4 * 3
     }
 
-    fn record(&mut self, range: RangeNumber, bytes: usize) {
-        if self.log.len() >= MOST_EVENTS {
-            (self.is_watching, self.is_due) = (false, false);
-            self.bytes_at_rest = self.bytes;
-            self.log = Vec::new();
-        } else if let Ok(range) = u32::try_from(range) {
-            self.log.push(Event { range, bytes });
-        }
+    /// Returns whether no fewer bytes than these were taken between two visits, and whether it is time for one segment: not if the log shows only a
+    /// part of the work.
+    pub(super) fn is_lowest(&self, taken: u64) -> bool {
+        let is_all = self.forgotten == 0;
+        is_all && taken <= self.lowest && self.log.blocks().len() >= self.next_segment
     }
 
-    /// Forgets the program, since the arena has no segment left. A small log keeps its memory: a program that asks for one block again and again
-    /// would allocate it each time.
+    fn make_room_in_log(&mut self) {
+        if self.forgotten >= MOST_FORGOTTEN {
+            return self.rest();
+        }
+        self.forgotten += 1;
+        let before = self.log.blocks().len();
+        self.log.forget_oldest();
+        self.next_look = self
+            .next_look
+            .saturating_sub(before - self.log.blocks().len());
+    }
+
+    /// Ends the log until the arena has grown.
+    pub(super) fn rest(&mut self) {
+        (self.is_watching, self.is_due, self.awaited) = (false, false, None);
+        self.bytes_at_rest = self.bytes;
+        self.forgotten = 0;
+        self.log = Log::default();
+    }
+
+    /// Forgets the program, since the arena has no segment left.
     pub(super) fn forget(&mut self) {
         self.log.clear();
-        self.log.shrink_to(PAGE_EVENTS);
-        (self.is_watching, self.is_due) = (false, false);
-        (self.bytes_at_rest, self.peak) = (0, 0);
+        (self.is_watching, self.is_due, self.awaited) = (false, false, None);
+        (self.bytes_at_rest, self.peak, self.forgotten) = (0, 0, 0);
     }
 
-    /// Returns the bytes of a segment in the place of idle ones, which have `idle` bytes, if that saves enough. Of the arena, `taken` bytes are
-    /// taken, and they stay where they are, as do `free` ranges beside them, given by their sizes.
-    pub(super) fn region(
-        &mut self,
-        idle: u64,
-        taken: u64,
-        free: impl IntoIterator<Item = usize>,
-    ) -> Option<usize> {
+    /// Has the next request look, even if nothing was logged.
+    pub(super) fn look_again(&mut self) {
+        self.is_due = true;
+    }
+
+    /// Records that a request looks at the log.
+    pub(super) fn look(&mut self) {
         self.is_due = false;
-        let gain = self.least_gain();
-        if idle < gain {
-            // Only lower points count from now on.
-            self.lowest = taken.saturating_sub(1);
-            return None;
-        }
-        // The first low points are often not the lowest.
-        self.next_look = self.log.len() / 2 * 3;
-        let region = self.needed(free);
-        if region == 0 || gain.saturating_add(region as u64) > idle {
-            return None;
-        }
-        self.joined += 1;
-        Some(region)
+        let length = self.log.blocks().len();
+        self.next_look = length + length / LOOK_PARTS;
     }
 
-    fn least_gain(&self) -> u64 {
+    /// Records what a look has found, at a point where `taken` bytes are taken.
+    pub(super) fn found(&mut self, found: &Found, taken: u64) {
+        self.awaited = None;
+        let length = self.log.blocks().len();
+        match found {
+            Found::Wait { lowest, within } => {
+                self.awaited = Some(*lowest);
+                self.next_look = length + within;
+            }
+            Found::Nothing { has_period } => {
+                if *has_period {
+                    self.next_look = length / 2 * 3;
+                }
+                if self.is_lowest(taken) {
+                    // The first low points are often not the lowest.
+                    self.next_segment = length / 2 * 3;
+                }
+            }
+            Found::Segment(_) => self.joined += 1,
+            Found::Plan(..) => {
+                self.planned += 1;
+                self.rest();
+            }
+        }
+    }
+
+    /// Records that a plan failed.
+    pub(super) fn plan_failed(&mut self) {
+        self.failures += 1;
+        self.bytes_at_rest = 0;
+    }
+
+    /// The least bytes that one segment has to save.
+    pub(super) fn least_gain(&self) -> u64 {
         self.peak / 100 * LEAST_GAIN_PERCENT * (self.joined + 1)
     }
 
-    /// Returns what the blocks of the log would have needed in one range, placed by best fit there and in these `free` ranges. Blocks that are
-    /// taken now stay where they are.
-    fn needed(&self, free: impl IntoIterator<Item = usize>) -> usize {
-        let ranges = self.log.iter().map(|event| event.range as usize + 1).max();
-        let mut last = vec![0; ranges.unwrap_or(0)];
-        for (number, event) in self.log.iter().enumerate() {
-            last[event.range as usize] = number;
-        }
-        // The same bookkeeping, without memory.
-        let mut space = Space::<(), ()>::new(|(), ()| Some(()));
-        for bytes in free {
-            space.add(bytes, false);
-        }
-        let region = space.add(usize::MAX / 2, false);
-        let mut places = vec![None; last.len()];
-        let mut top = 0;
-        for (number, &Event { range, bytes }) in self.log.iter().enumerate() {
-            if bytes == 0 {
-                // A block that was taken before the log began has no place.
-                if let Some(place) = places[range as usize].take() {
-                    space.give(place, (), None);
-                }
-            } else if last[range as usize] != number
-                && let Some(taken) = space.take(bytes, None, true, |(), _| true)
-            {
-                if taken.segment == region {
-                    top = top.max(taken.region.offset + bytes);
-                }
-                places[range as usize] = Some(taken.range);
-            }
-        }
-        top
+    /// The same for a plan.
+    pub(super) fn least_planned_gain(&self) -> u64 {
+        self.peak / 100 * LEAST_PLANNED_GAIN_PERCENT * (self.planned + 1)
+    }
+
+    /// How often a period has to have been repeated.
+    pub(super) fn repetitions(&self) -> usize {
+        LEAST_REPETITIONS << self.failures.min(MOST_FAILURES)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::period_plan::PeriodPlan;
 
     const MIB: usize = 1 << 20;
 
@@ -219,7 +263,7 @@ mod tests {
         }
         for (range, mib) in blocks.into_iter().enumerate() {
             taken -= (mib * MIB) as u64;
-            low_points.gave(range, taken);
+            low_points.gave(range, 0, taken);
         }
     }
 
@@ -227,13 +271,15 @@ mod tests {
         (mib * MIB) as u64
     }
 
+    const NOTHING: Found = Found::Nothing { has_period: false };
+
     #[test]
     fn a_low_point_counts_once_the_program_has_repeated_its_work() {
         let mut low_points = repeats([10, 20, 70]);
         // After the first visit of the peak, nothing was lower than what lies between it and the second.
         assert!(!low_points.is_due());
         round(&mut low_points, [10, 20, 70]);
-        assert!(low_points.is_due());
+        assert!(low_points.is_due() && low_points.is_lowest(0));
         low_points.grew(bytes(100));
         assert!(!low_points.is_due(), "what fitted before may not now");
     }
@@ -246,77 +292,102 @@ mod tests {
     }
 
     #[test]
-    fn one_segment_has_exactly_what_best_fit_needs() {
+    fn each_further_segment_has_to_save_more_and_so_does_each_further_plan() {
+        let mut low_points = repeats([10, 20, 70]);
+        assert_eq!(low_points.least_gain(), bytes(100) / 100 * 3);
+        assert_eq!(low_points.least_planned_gain(), bytes(100) / 100);
+        low_points.found(&Found::Segment(1), 0);
+        assert_eq!(low_points.least_gain(), bytes(100) / 100 * 6);
+        low_points.found(&Found::Plan(1, PeriodPlan::new(Vec::new(), 0)), 0);
+        assert_eq!(low_points.least_planned_gain(), bytes(100) / 100 * 2);
+        assert!(!low_points.is_watching(), "a plan is the end of the log");
+        // Once the program needs more than ever before, it may be another.
+        low_points.grew(bytes(200));
+        round(&mut low_points, [10, 20, 71]);
+        assert_eq!(low_points.least_planned_gain(), bytes(101) / 100);
+    }
+
+    #[test]
+    fn a_period_has_to_last_twice_as_long_after_each_plan_that_failed() {
+        let mut low_points = LowPoints::default();
+        let repetitions = [(); 8].map(|()| {
+            let repetitions = low_points.repetitions();
+            low_points.plan_failed();
+            repetitions
+        });
+        assert_eq!(repetitions, [2, 4, 8, 16, 32, 64, 64, 64]);
+    }
+
+    #[test]
+    fn a_plan_waits_for_the_lowest_point_of_its_period_but_not_for_ever() {
         let mut low_points = repeats([10, 20, 70]);
         round(&mut low_points, [10, 20, 70]);
-        assert_eq!(low_points.region(bytes(103), 0, []), Some(100 * MIB));
-        // The second one has to save twice as much.
-        assert_eq!(low_points.region(bytes(105), 0, []), None);
-        assert_eq!(low_points.region(bytes(106), 0, []), Some(100 * MIB));
-        // What fits into free ranges elsewhere needs no room in it.
-        let free = [10 * MIB, 20 * MIB];
-        assert_eq!(low_points.region(bytes(1000), 0, free), Some(70 * MIB));
-        let free = [10 * MIB, 90 * MIB];
-        assert_eq!(low_points.region(bytes(1000), 0, free), None, "all fits");
-    }
-
-    #[test]
-    fn blocks_that_are_taken_at_the_low_point_need_no_room() {
-        let mut low_points = LowPoints::default();
-        low_points.grew(bytes(100));
-        low_points.took(7, 50 * MIB, bytes(50));
-        for _ in 0..3 {
-            low_points.took(1, 50 * MIB, bytes(100));
-            low_points.gave(1, bytes(50));
-        }
-        // One from before the log is given back, and leaves no room either.
-        low_points.gave(9, bytes(40));
-        assert!(low_points.is_due());
-        let region = low_points.region(bytes(60), bytes(50), []);
-        assert_eq!(region, Some(50 * MIB));
-    }
-
-    #[test]
-    fn where_too_little_is_idle_only_lower_points_count() {
-        let mut low_points = LowPoints::default();
-        low_points.grew(bytes(100));
-        let mut fall_to = |low: usize| {
-            low_points.took(1, 90 * MIB, bytes(100));
-            low_points.gave(1, bytes(low));
-            let is_due = low_points.is_due();
-            if is_due {
-                assert_eq!(low_points.region(bytes(2), bytes(low), []), None);
-            }
-            is_due
+        low_points.look();
+        let wait = Found::Wait {
+            lowest: bytes(5),
+            within: 7,
         };
-        let lows = [10, 10, 11, 10, 10, 9];
-        let due = [false, true, false, false, false, true];
-        assert_eq!(lows.map(&mut fall_to), due);
+        low_points.found(&wait, bytes(50));
+        assert!(!low_points.is_due());
+        low_points.took(0, MIB, bytes(7));
+        low_points.gave(0, 0, bytes(6));
+        assert!(!low_points.is_due());
+        low_points.gave(0, 0, bytes(5));
+        assert!(low_points.is_due());
+        low_points.look();
+        low_points.found(&wait, bytes(50));
+        for count in 1..=7 {
+            assert!(!low_points.is_due(), "{count}");
+            low_points.took(0, MIB, bytes(7));
+            low_points.gave(0, 0, bytes(6));
+        }
+        assert!(low_points.is_due());
     }
 
     #[test]
-    fn a_log_without_gain_is_looked_at_again_once_it_is_half_as_long_again() {
-        let mut low_points = repeats([10, 20, 70]);
-        round(&mut low_points, [10, 20, 70]);
-        assert_eq!(low_points.region(bytes(101), 0, []), None);
+    fn a_log_without_a_period_is_looked_at_again_once_it_is_longer() {
+        let mut low_points = LowPoints::default();
+        low_points.grew(bytes(100));
+        (0..12).for_each(|_| round(&mut low_points, [10, 20, 70]));
+        low_points.look();
+        low_points.found(&NOTHING, 0);
         let due = [(); 2].map(|()| {
-            round(&mut low_points, [10, 20, 70]);
+            round(&mut low_points, [15, 20, 65]);
             low_points.is_due()
         });
-        assert_eq!(due, [false, true]);
+        // One part in sixteen of 36 blocks is two.
+        assert_eq!(due, [true, true]);
+        low_points.look();
+        low_points.found(&Found::Nothing { has_period: true }, 0);
+        let due = [(); 7].map(|()| {
+            round(&mut low_points, [15, 20, 65]);
+            low_points.is_due()
+        });
+        // For one segment it has to be half as long again as 36, for a plan as 42.
+        assert_eq!(due, [false, false, false, true, true, true, true]);
+        low_points.look();
+        low_points.found(&Found::Nothing { has_period: true }, 0);
+        let due = [(); 7].map(|()| {
+            round(&mut low_points, [15, 20, 65]);
+            low_points.is_due()
+        });
+        assert_eq!(due, [false; 7]);
     }
 
     #[test]
     fn a_program_that_does_not_repeat_its_work_is_left_alone() {
         let mut low_points = LowPoints::default();
         low_points.grew(bytes(100));
-        for range in 0..=MOST_EVENTS {
-            low_points.took(range, MIB, bytes(range + 1));
+        let mut logged = 0;
+        while low_points.is_watching() {
+            low_points.took(logged, MIB, bytes(logged + 1));
+            logged += 1;
         }
-        assert!(!low_points.is_watching());
-        assert_eq!(low_points.log.capacity(), 0);
-        // Until it has grown by what one segment would have to save: 3 % of 64 GiB.
-        for (mib, is_watching) in [(100, false), (2000, false), (2100, true)] {
+        // A full log forgets an eighth, sixteen times.
+        assert_eq!(logged, 3 * (1 << 16) + 1);
+        assert!(low_points.log.blocks().is_empty());
+        // Until it has grown by what one segment would have to save: 3 % of 192 GiB.
+        for (mib, is_watching) in [(100, false), (5900, false), (6100, true)] {
             low_points.grew(bytes(mib));
             assert_eq!(low_points.is_watching(), is_watching, "{mib} MiB");
         }

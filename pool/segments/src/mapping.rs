@@ -48,6 +48,8 @@ pub struct PageRequest {
     pub capacity: u64,
     /// How many more pages there may be than were in use at once, in thousandths of those.
     pub slack: u64,
+    /// Set if the block stands for all blocks of a plan: free pages move, and none are created beside them.
+    pub is_for_plan: bool,
 }
 
 /// The pages that are mapped for a block. [Carry it out](Self::carry_out), then [record](Segments::finish) the result.
@@ -367,13 +369,16 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             in_use,
             capacity,
             slack,
+            is_for_plan,
         } = request;
         let Some(page_bytes) = self.page_bytes else {
             return Mapping::NoAddresses;
         };
-        self.growth
-            .reach(in_use.saturating_add(bytes as u64), capacity);
-        self.tell_arenas();
+        if !is_for_plan {
+            self.growth
+                .reach(in_use.saturating_add(bytes as u64), capacity);
+            self.tell_arenas();
+        }
         let is_small = self.growth_of(home).is_small(bytes);
         let mut own = self.arenas.to_add(home);
         if !own.has_reservation(is_small) {
@@ -405,10 +410,14 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let used: u64 = spare.iter().map(|pages| pages.bytes as u64).sum();
         // The spare ones are no longer among the pages of this value.
         let mapped = self.bytes() + used;
-        self.growth
-            .reach_pages(mapped - self.free_page_bytes() + rest as u64);
-        let room = self.growth.most_mapped(slack).min(capacity);
-        let may_create = room.saturating_sub(mapped);
+        let may_create = if is_for_plan {
+            0
+        } else {
+            let used = mapped - self.free_page_bytes() + rest as u64;
+            self.growth.reach_pages(used);
+            let room = self.growth.most_mapped(slack).min(capacity);
+            room.saturating_sub(mapped)
+        };
         let mut moved = self.take_pages_to_move(&mut rest, may_create, &over, false);
         if let Some(after) = after.filter(|_| self.may_alias(capacity)) {
             let aliased = self.take_pages_to_move(&mut rest, may_create, usable, true);
@@ -568,7 +577,16 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             arena.give_incomplete(range, &holes, &uses);
             return Err(error);
         }
-        arena.shrink(range, bytes, uses.clone());
+        let region = Region::new(region.offset, bytes);
+        arena.shrink(range, region, uses.clone());
+        // A few pages more from time to time change little, and a log goes on.
+        let is_more = done.created_bytes > 0 && !is_small && self.plan.is_none();
+        if is_more && !arena.low_points.is_watching() {
+            arena.grew(self.bytes[range.arena as usize]);
+        }
+        if let Some(segment) = arena.segment_of(range) {
+            arena.note_taken(range.number(), (segment, region));
+        }
         drop(arena);
         // After the arena is unlocked, since a place may lie in it.
         for former in left {
@@ -577,13 +595,33 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.tell_arenas();
         Ok(Carved {
             range,
-            region: Region::new(region.offset, bytes),
+            region,
             segment: reservation,
             view: None,
             overlapping: Vec::new(),
             uses,
             has_excess: false,
         })
+    }
+
+    /// Gives back the pages that were mapped for a plan, which then begins.
+    pub fn follow(&mut self, carved: Carved<M, U>) {
+        let Carved {
+            range,
+            region,
+            uses,
+            ..
+        } = carved;
+        let mut arena = self.arenas.of(range);
+        let segment = arena.segment_of(range);
+        arena.give(range, uses, None);
+        if let Some((_, plan)) = self
+            .plan
+            .take_if(|(number, _)| *number == range.arena as usize)
+            && let Some(segment) = segment
+        {
+            arena.follow(plan, (segment, region.offset));
+        }
     }
 
     /// Removes spare pages, and free pages that are `eligible` and whose uses are `wanted`, until they have `enough` bytes together.

@@ -5,6 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use super::{
     arena::{Arena, Pages, Reservation},
     handed_out::{Place, RangeKey},
+    review::Pinned,
     space::RangeNumber,
 };
 use binpool_allocators::Region;
@@ -27,6 +28,11 @@ pub(super) type PagesKey = (usize, bool, usize);
 impl FreePages {
     pub(super) fn key(&self) -> PagesKey {
         (self.arena, self.is_small, self.offset)
+    }
+
+    /// Returns whether these are pages of an arena for other than small blocks.
+    pub(super) fn is_planned(&self, arena: usize) -> bool {
+        self.arena == arena && !self.is_small
     }
 
     /// Sorts those first that have been free longest; of equal ones the largest, since fewer calls move them. Compiled once for all kinds of
@@ -101,6 +107,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
     /// Records that pages are mapped to a taken range.
     pub(super) fn add_pages(&mut self, is_small: bool, offset: usize, pages: Pages<M>) {
         if let Some(reservation) = &mut self.reservations[usize::from(is_small)] {
+            self.space.count_pages(pages.bytes);
             reservation.pages.insert(offset, pages);
         }
     }
@@ -147,6 +154,48 @@ impl<M, U: Clone + Default> Arena<M, U> {
         found
     }
 
+    /// The pages for other than small blocks with anything taken, each row of neighbours as one, and the bytes of those that are free as a whole.
+    pub(super) fn pinned_pages(&self) -> (Vec<Pinned>, u64) {
+        let (mut pinned, mut free): (Vec<Pinned>, _) = (Vec::new(), 0);
+        let Some(Reservation { segment, pages }) = &self.reservations[0] else {
+            return (pinned, free);
+        };
+        let mut taken = self.space.taken_of(*segment).peekable();
+        for (offset, Pages { bytes, .. }) in pages {
+            let end = offset + bytes;
+            let mut inside = Vec::new();
+            // One that reaches into the next pages was seen with the first.
+            let last = pinned
+                .last()
+                .filter(|last| last.region.offset + last.region.bytes == *offset);
+            let reaches_in = last
+                .and_then(|last| last.taken.last())
+                .is_some_and(|(_, region)| region.offset + region.bytes > *offset);
+            while let Some(next) = taken.next_if(|(_, region)| region.offset < end) {
+                inside.push(next);
+            }
+            if inside.is_empty() && !reaches_in {
+                free += *bytes as u64;
+                continue;
+            }
+            match pinned
+                .last_mut()
+                .filter(|last| last.region.offset + last.region.bytes == *offset)
+            {
+                Some(last) => {
+                    last.region.bytes += bytes;
+                    last.taken.extend(inside);
+                }
+                None => pinned.push(Pinned {
+                    segment: *segment,
+                    region: Region::new(*offset, *bytes),
+                    taken: inside,
+                }),
+            }
+        }
+        (pinned, free)
+    }
+
     /// Takes the range of pages, and the pages, unless a thread has taken some of their bytes in the meantime.
     pub(super) fn take_pages(
         &mut self,
@@ -162,6 +211,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
             .as_mut()?
             .pages
             .remove(&free.offset)?;
+        self.space.count_pages_taken(pages.bytes);
         let place = Place {
             range: self.key_of(range),
             is_small: free.is_small,

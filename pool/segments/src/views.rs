@@ -1,5 +1,7 @@
 //! The cached views of free ranges, for later blocks of exactly their bytes.
 
+use std::iter;
+
 use slab::Slab;
 
 use binpool_allocators::Region;
@@ -59,6 +61,28 @@ impl<V> Views<V> {
     /// The offset one past the last byte that the views of a chain show.
     pub(super) fn end(&self, Chain(ends): Chain) -> Option<usize> {
         ends.and_then(|(_, last)| self.cached[last].region.end())
+    }
+
+    /// The region from the first to the last byte of those views of a chain that overlap `region`, and how many these are.
+    pub(super) fn overlapping(
+        &self,
+        Chain(ends): Chain,
+        region: Region,
+    ) -> Option<(Region, usize)> {
+        let end_of = |region: Region| region.offset + region.bytes;
+        let first = ends.map(|(first, _)| first);
+        let views = iter::successors(first, |key| self.cached[*key].next);
+        let views = views.map(|key| self.cached[key].region);
+        let before = |view: &Region| view.offset < end_of(region);
+        let over = views
+            .take_while(before)
+            .filter(|view| end_of(*view) > region.offset);
+        over.fold(None, |all, view| {
+            let (offset, count) = all.map_or((view.offset, 0), |(all, count): (Region, usize)| {
+                (all.offset, count)
+            });
+            Some((Region::new(offset, end_of(view) - offset), count + 1))
+        })
     }
 
     /// Joins two chains; the second lies after the first.

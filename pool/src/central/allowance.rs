@@ -22,6 +22,7 @@ impl<B: Backend, O> State<B, O> {
                 bytes: usize::MAX,
                 bytes_for_small: usize::MAX,
                 small_bytes: 0,
+                largest: usize::MAX,
                 bytes_in_depot: u64::MAX,
             };
         }
@@ -29,12 +30,26 @@ impl<B: Backend, O> State<B, O> {
         let threads = self.threads.owners().max(1) as u64;
         let least = self.least_per_thread();
         let within = |bytes: u64| usize::try_from(bytes.max(least)).unwrap_or(usize::MAX);
+        let bytes = if self.caches_only_small(home) {
+            0
+        } else {
+            within(cached / CACHE_DIVISOR / threads)
+        };
+        let small_bytes = self.segments.small_bytes(home);
         Allowance {
-            bytes: within(cached / CACHE_DIVISOR / threads),
+            bytes,
             bytes_for_small: within(cached.saturating_mul(CACHE_FACTOR_FOR_SMALL) / threads),
-            small_bytes: self.segments.small_bytes(home),
+            small_bytes,
+            largest: bytes.max(small_bytes),
             bytes_in_depot: self.most_in_bins().saturating_sub(self.bytes_in_bins()),
         }
+    }
+
+    /// Returns whether only small blocks of this arena are cached: while it looks for a period of the program, or follows a plan for one. Others would
+    /// be missing in the period, and lie where the plan has other blocks.
+    pub(crate) fn caches_only_small(&self, home: usize) -> bool {
+        let high_water = self.segments.high_water();
+        self.rules.retain.may_cache_less(high_water) && self.segments.watches_carves(home)
     }
 
     fn least_per_thread(&self) -> u64 {

@@ -192,6 +192,7 @@ mod tests {
                 bytes: 0,
                 bytes_for_small: 0,
                 small_bytes: 0,
+                largest: 0,
                 bytes_in_depot: 0,
             };
             ThreadCache::<MockBackend>::new(0, allowance, None, None)

@@ -458,7 +458,7 @@ impl<'a> Real<'a> {
         let segments = &state.segments;
         let (_, kept) = segments.place_of(carved.range).unwrap();
         if carved.has_excess {
-            state.shrink_range(carved.range, bytes, carved.uses);
+            state.shrink_range(carved.range, carved.region, carved.uses);
         }
         let live = Live {
             first: units_of(carved.region).start,

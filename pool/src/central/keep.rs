@@ -17,6 +17,8 @@
 
 use binpool_allocators::{Backend, Memory};
 
+use binpool_segments::RangeKey;
+
 use crate::{
     block::{Cached, HeldBlock, Viewed},
     central::{State, queue_state::QueueState},
@@ -51,7 +53,8 @@ impl<B: Backend, O> State<B, O> {
             _ => &held.uses[..],
         };
         let unordered: QueueUses = unordered.iter().filter(has_room).copied().collect();
-        if held.block.range.is_some() && self.has_room_in_bins(held.block.bytes) {
+        let may_keep = |range: RangeKey| !self.caches_only_small(range.arena());
+        if held.block.range.is_some_and(may_keep) && self.has_room_in_bins(held.block.bytes) {
             self.put_in_bin(held);
             return (unordered, None);
         }

@@ -9,7 +9,7 @@
 //! 3. A block of a queue that the program is done with.
 //! 4. In a pool of bins above its high water: a larger block. If there is none, free blocks are released.
 //! 5. In a pool of segments or pages: quarantined and unscrubbed memory is tried again, and cached blocks go back to their segments. At a low
-//!    point of the program, one segment may then take the place of idle ones. Otherwise a range is taken: at once; or once commands have been
+//!    point of the program, one segment may then take the place of idle ones, or a plan that of all the program repeats. Otherwise a range is taken: at once; or once commands have been
 //!    checked, again and again while that is cheaper than new memory; or after a wait.
 //! 6. New memory: a block of its own, a segment, or pages.
 //!
@@ -32,6 +32,8 @@
 use std::slice;
 
 use binpool_allocators::{Backend, Error};
+
+use binpool_segments::{Review, Reviewed};
 
 use crate::{
     block::{BlockBox, HeldBlock, Released, Wanted},
@@ -90,6 +92,9 @@ enum Rung {
     Excess,
     Retry,
     Return,
+    LowPoint,
+    BeforeReview,
+    Review,
     AfterReturn,
     LookAtRanges,
     AfterLookAtRanges,
@@ -127,6 +132,8 @@ pub(crate) struct Ask {
     pub(crate) released_bytes: u64,
     /// Set if a queue that holds memory back could not be waited for.
     pub(crate) wait_failed: bool,
+    /// What a [review](Step::Review) has found.
+    pub(crate) reviewed: Option<Box<Reviewed>>,
     rung: Rung,
     /// Set if the request is for pages of a block that grows.
     is_for_pages: bool,
@@ -158,6 +165,7 @@ impl Ask {
             refusal: None,
             released_bytes: 0,
             wait_failed: false,
+            reviewed: None,
             rung: Rung::Look,
             is_for_pages: false,
             looks_left: MOST_LOOKS,
@@ -233,6 +241,8 @@ pub(crate) enum Step<B: Backend, O> {
     Retry,
     /// Puts these blocks back into their segments.
     Return(Vec<HeldBlock<B, O>>),
+    /// Looks whether one segment in the place of idle ones would save memory.
+    Review(Box<Review>),
     /// Takes the blocks out of all caches. Blocks of at most this many bytes may serve the request.
     Flush(usize),
     /// Gathers all free memory: takes the blocks out of all caches, and checks which commands have ended and which views and dropped blocks are
@@ -266,6 +276,11 @@ pub(crate) enum New<B: Backend> {
     },
     /// Pages at addresses that the pool has reserved. In transit from now on.
     Pages,
+    /// Pages of this many bytes for a plan, after `leaving` is released; then those of the request, if the plan does not have them.
+    PlannedPages {
+        bytes: usize,
+        leaving: Vec<Released<B>>,
+    },
 }
 
 impl<B: Backend, O> State<B, O> {
@@ -381,14 +396,17 @@ impl<B: Backend, O> State<B, O> {
                     return ask.go_to(Rung::LookAtRanges, None);
                 }
                 let step = (!cached.is_empty()).then_some(Step::Return(cached));
-                ask.go_to(Rung::AfterReturn, step)
+                let next = if is_low {
+                    Rung::LowPoint
+                } else {
+                    Rung::AfterReturn
+                };
+                ask.go_to(next, step)
             }
+            Rung::LowPoint | Rung::BeforeReview | Rung::Review => self.try_rung_at_low_point(ask),
             Rung::AfterReturn => {
-                if let Some(step) = self.join_idle(ask) {
-                    return ask.go_to(ask.after_round, Some(step));
-                }
-                let carved = self.take_range(queue_key, request, RangeFilter::Free);
-                ask.go_to(Rung::LookAtRanges, carved.map(Box::new).map(Step::Range))
+                let found = self.range_at_once(ask);
+                ask.go_to(Rung::LookAtRanges, found)
             }
             Rung::LookAtRanges => {
                 ask.answer = false;
@@ -402,12 +420,8 @@ impl<B: Backend, O> State<B, O> {
             }
             Rung::AfterLookAtRanges => {
                 self.settle();
-                let carved = self.take_range(queue_key, request, RangeFilter::Free);
-                match carved
-                    .map(Box::new)
-                    .map(Step::Range)
-                    .or_else(|| self.look_again(ask))
-                {
+                let found = self.range_at_once(ask);
+                match found.or_else(|| self.look_again(ask)) {
                     None => ask.go_to(Rung::WaitForRange, None),
                     step => ask.go_to(Rung::AfterLookAtRanges, step),
                 }
@@ -582,17 +596,71 @@ impl<B: Backend, O> State<B, O> {
         Some(Step::New { new, asks_free })
     }
 
-    /// At a low point of the program, asks for one segment in the place of idle ones, if that saves memory.
-    fn join_idle(&mut self, ask: &Ask) -> Option<Step<B, O>> {
+    /// Takes a range that the queue may have at once.
+    fn range_at_once(&mut self, ask: &Ask) -> Option<Step<B, O>> {
+        let carved = self.take_range(ask.queue_key, ask.request, RangeFilter::Free);
+        carved.map(Box::new).map(Step::Range)
+    }
+
+    /// The part of [`try_rung`](Self::try_rung) that comes at a low point of the program.
+    #[cold]
+    fn try_rung_at_low_point(&mut self, ask: &mut Ask) -> Option<Step<B, O>> {
+        match ask.rung {
+            // Pages move only once it is known that their commands have ended.
+            Rung::LowPoint if self.segments.has_pages() => {
+                let uses = self.ranges_in_the_way(ask.queue_key);
+                let look = (!uses.is_empty()).then_some(Step::Look(uses, None));
+                ask.go_to(Rung::BeforeReview, look)
+            }
+            Rung::BeforeReview => {
+                self.settle();
+                let queues = &self.queues;
+                let leaving = self.segments.take_unneeded(|uses| queues.are_over(uses));
+                self.count_released(&leaving);
+                ask.go_to(Rung::Review, release(leaving))
+            }
+            _ => {
+                if let Some(review) = self.review(ask) {
+                    return ask.go_to(Rung::Review, Some(Step::Review(review)));
+                }
+                match self.join_idle(ask) {
+                    None => ask.go_to(Rung::AfterReturn, None),
+                    step => ask.go_to(ask.after_round, step),
+                }
+            }
+        }
+    }
+
+    /// At a low point of the program, looks whether one segment in the place of idle ones would save memory.
+    fn review(&mut self, ask: &Ask) -> Option<Box<Review>> {
         let Request { home, bytes, .. } = ask.request;
-        // A pool above a limit that was lowered gets no segment for those that leave.
-        let may_ask = ask.limits.available > 0;
-        let largest = if may_ask { ask.limits.largest } else { 0 };
-        let alignment = self.rules.alignment;
-        let (bytes, leaving) = self.segments.join_idle(home, bytes, alignment, largest)?;
+        // A pool above a limit that was lowered gets no segment for those that leave, and pages that must not move stay.
+        let may_move = !self.segments.has_pages() || self.rules.move_percent > 0;
+        let may_change = ask.limits.available > 0 && may_move;
+        let largest = if may_change { ask.limits.largest } else { 0 };
+        self.segments.review(home, bytes, largest).map(Box::new)
+    }
+
+    /// Asks for that segment.
+    fn join_idle(&mut self, ask: &mut Ask) -> Option<Step<B, O>> {
+        let reviewed = *ask.reviewed.take()?;
+        let (alignment, largest) = (self.rules.alignment, ask.limits.largest);
+        let (queues, key) = (&self.queues, ask.queue_key);
+        let (bytes, leaving) = self.segments.join_idle(
+            reviewed,
+            ask.request.bytes,
+            alignment,
+            largest,
+            |uses| uses.iter().all(|use_| queues.is_before(*use_, key)),
+            |uses| queues.are_over(uses),
+        )?;
         self.count_released(&leaving);
         self.transit.depart(1);
-        let new = New::Segment { bytes, leaving };
+        let new = if self.segments.has_pages() {
+            New::PlannedPages { bytes, leaving }
+        } else {
+            New::Segment { bytes, leaving }
+        };
         let asks_free = false;
         Some(Step::New { new, asks_free })
     }

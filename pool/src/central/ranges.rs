@@ -80,9 +80,14 @@ impl<B: Backend, O> State<B, O> {
         self.arrive()
     }
 
-    /// Shrinks a range to the `bytes` bytes of its block. Returns whether nothing is left in transit.
-    pub(crate) fn shrink_range(&mut self, range: RangeKey, bytes: usize, uses: QueueUses) -> bool {
-        self.segments.shrink(range, bytes, uses);
+    /// Shrinks a range to the `region` of its block. Returns whether nothing is left in transit.
+    pub(crate) fn shrink_range(
+        &mut self,
+        range: RangeKey,
+        region: Region,
+        uses: QueueUses,
+    ) -> bool {
+        self.segments.shrink(range, region, uses);
         self.arrive()
     }
 
@@ -124,7 +129,7 @@ impl<B: Backend, O> State<B, O> {
         queue_key: QueueKey,
         request: Request,
         capacity: u64,
-        may_alias: bool,
+        (is_for_plan, may_alias): (bool, bool),
         now: Duration,
     ) -> Mapping<B::Memory, QueueUses> {
         let in_use = self.bytes_in_use();
@@ -137,6 +142,7 @@ impl<B: Backend, O> State<B, O> {
             in_use,
             capacity,
             slack,
+            is_for_plan,
         };
         self.segments.plan(
             request,

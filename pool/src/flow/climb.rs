@@ -75,6 +75,7 @@ impl<B: Backend> Shared<B> {
                     self.scrub_again();
                 }
                 Step::Return(cached) => self.return_to_segments(cached),
+                Step::Review(review) => ask.reviewed = Some(Box::new(review.carry_out())),
                 Step::Flush(most) => {
                     self.flush();
                     ask.last_bin = self.classes.bin_number(most);

@@ -12,7 +12,7 @@ use crate::{
     block::Lease,
     central::{
         ladder::{Ask, New},
-        ranges::Carved,
+        ranges::{Carved, RangeFilter},
     },
     order::{queue_uses::QueueUses, timestamps::QueueKey},
     request::{HitKind, Request},
@@ -44,6 +44,11 @@ impl<B: Backend> Shared<B> {
                 self.release_each(leaving);
                 let (hit, bytes) = self.segment(queue_key, request, bytes)?;
                 (hit, Some(bytes), "new segment")
+            }
+            New::PlannedPages { bytes, leaving } => {
+                self.release_each(leaving);
+                let hit = self.map_plan(queue_key, request, bytes, ask.limits.capacity)?;
+                (hit, None, "mapped planned pages")
             }
             New::Block | New::Pages => {
                 let hit = self.map_pages(queue_key, request, ask.limits.capacity)?;
@@ -112,6 +117,32 @@ impl<B: Backend> Shared<B> {
         Ok((hit, bytes))
     }
 
+    /// Maps pages of `bytes` bytes for a plan, and returns a block from them, or from others if the plan has no place for it.
+    fn map_plan(
+        &self,
+        queue_key: QueueKey,
+        request: Request,
+        bytes: usize,
+        capacity: u64,
+    ) -> Result<HitBlock<'_, B>, Error> {
+        let all = Request { bytes, ..request };
+        let mapped = self.map_range(queue_key, all, capacity, true);
+        let mut state = self.state.lock();
+        match mapped {
+            Ok(carved) => state.segments.follow(carved),
+            Err(error) => {
+                tracing::debug!(%error, bytes, "no pages for a plan");
+                state.segments.forget_plan();
+            }
+        }
+        let carved = state.take_range(queue_key, request, RangeFilter::Free);
+        drop(state);
+        match carved {
+            Some(carved) => self.view(queue_key, request, carved, HitKind::Fresh),
+            None => self.map_pages(queue_key, request, capacity),
+        }
+    }
+
     /// Returns a block for which pages were mapped.
     fn map_pages(
         &self,
@@ -119,6 +150,18 @@ impl<B: Backend> Shared<B> {
         request: Request,
         capacity: u64,
     ) -> Result<HitBlock<'_, B>, Error> {
+        let carved = self.map_range(queue_key, request, capacity, false)?;
+        self.view(queue_key, request, carved, HitKind::Fresh)
+    }
+
+    /// Maps pages for a range: of one block, or of all blocks of a plan.
+    fn map_range(
+        &self,
+        queue_key: QueueKey,
+        request: Request,
+        capacity: u64,
+        is_for_plan: bool,
+    ) -> Result<Carved<B>, Error> {
         self.unmap_stale();
         self.release_dropped();
         let mut may_alias = true;
@@ -126,7 +169,7 @@ impl<B: Backend> Shared<B> {
             let now = self.now();
             let mapping = {
                 let mut state = self.state.lock();
-                state.plan_pages(queue_key, request, capacity, may_alias, now)
+                state.plan_pages(queue_key, request, capacity, (is_for_plan, may_alias), now)
             };
             match mapping {
                 Mapping::Map(plan) => {
@@ -136,7 +179,7 @@ impl<B: Backend> Shared<B> {
                     let moved_for = moves.then(|| self.now().saturating_sub(now));
                     let carved = self.state.lock().finish_pages(done, moved_for);
                     if !is_alias_refused {
-                        return self.view(queue_key, request, carved?, HitKind::Fresh);
+                        return carved;
                     }
                     may_alias = false;
                 }
@@ -195,9 +238,9 @@ impl<B: Backend> Shared<B> {
         let mut carved = carved;
         self.release_views(std::mem::take(&mut carved.overlapping));
         let above = self.classes.below(request.bin, self.alignment);
-        let memory = carved.into_view(&self.allocator, |range, bytes, uses| {
+        let memory = carved.into_view(&self.allocator, |range, region, uses| {
             taken.has_excess.set(false);
-            if self.state.lock().shrink_range(range, bytes, uses) {
+            if self.state.lock().shrink_range(range, region, uses) {
                 self.arrived.notify_all();
             }
         })?;

@@ -218,19 +218,9 @@ impl<V, U: Clone + Default> Space<V, U> {
         if !is_over || !contains(range.region, region) {
             return None;
         }
-        let all = self.ranges[key].region;
-        let free = self.set_taken(key)?;
-        let mut taken = key;
-        if region.offset > all.offset {
-            taken = self.split(key, region.offset - all.offset);
-            self.set_free(key, free.uses.clone(), Chain::default());
-        }
-        if self.ranges[taken].region.bytes > region.bytes {
-            let rest = self.split(taken, region.bytes);
-            self.set_free(rest, free.uses.clone(), Chain::default());
-        }
+        let (taken, uses, _) = self.take_part(key, region)?;
         self.segments[reservation].taken += 1;
-        Some((taken, free.uses))
+        Some((taken, uses))
     }
 
     /// Makes a taken range one that no block has, until it becomes a hole.

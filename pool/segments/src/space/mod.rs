@@ -1,13 +1,17 @@
 //! Free and taken ranges of segments: best fit, and the joining of free neighbours.
 
 mod holes;
+mod places;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) use places::TakenAt;
 
 use slab::Slab;
 
 use super::{
     by_size::BySize,
+    review::Pinned,
     views::{Chain, Views},
 };
 use binpool_allocators::Region;
@@ -140,6 +144,7 @@ const MOST_VIEWS: usize = if cfg!(any(shuttle, miri)) { 1 } else { 64 };
 /// - S3: two free neighbours stay apart only if `join` returns `None` for them.
 /// - S4: a cached view lies in the free range whose chain it is in.
 /// - S5: `holes` has the holes, each after the key of its segment, and nothing else.
+/// - S6: `by_place`, if there is one, has the free ranges by their segments and offsets, and nothing else.
 #[derive(Debug)]
 pub(super) struct Space<V, U> {
     segments: Slab<Segment>,
@@ -149,10 +154,12 @@ pub(super) struct Space<V, U> {
     /// pieces between large ones.
     free: [BySize; 2],
     holes: BTreeSet<(SegmentKey, RangeNumber)>,
+    /// The free ranges by where they lie, while there is a plan.
+    by_place: Option<BTreeMap<(SegmentKey, usize), RangeNumber>>,
     /// Returns the combined uses of two free neighbours; `None` if they must stay apart.
     join: fn(&U, &U) -> Option<U>,
     free_bytes: u64,
-    /// The bytes of all segments but reservations.
+    /// The bytes of all segments, and of the pages of reservations.
     segment_bytes: u64,
     /// How many ranges have become free.
     freed: u64,
@@ -168,6 +175,7 @@ impl<V, U> Space<V, U> {
             cached: Views::new(),
             free: Default::default(),
             holes: BTreeSet::new(),
+            by_place: None,
             join,
             free_bytes: 0,
             segment_bytes: 0,
@@ -182,7 +190,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         self.free_bytes
     }
 
-    /// The bytes of the taken ranges, without those of reservations.
+    /// The bytes of the taken ranges.
     pub(super) fn taken_bytes(&self) -> u64 {
         self.segment_bytes.saturating_sub(self.free_bytes)
     }
@@ -192,11 +200,41 @@ impl<V, U: Clone + Default> Space<V, U> {
         self.ranges[key].is_small
     }
 
-    /// The sizes of the free ranges between taken ones, in segments for other than small blocks.
-    pub(super) fn free_between_taken(&self) -> impl Iterator<Item = usize> {
-        let free = self.free[0].iter();
-        let stay = free.filter(|(_, key)| self.segments[self.ranges[*key].segment].taken > 0);
-        stay.map(|(bytes, _)| bytes)
+    /// The combined uses of two free neighbours, unless they must stay apart.
+    pub(super) fn joined(&self, one: &U, two: &U) -> Option<U> {
+        (self.join)(one, two)
+    }
+
+    /// The segments with a taken range, for other than small blocks.
+    pub(super) fn pinned(&self) -> impl Iterator<Item = Pinned> {
+        let segments = self.segments.iter();
+        let pinned = segments.filter(|(_, it)| it.taken > 0 && !it.is_small && !it.is_reservation);
+        pinned.map(|(segment, Segment { bytes, .. })| Pinned {
+            segment,
+            region: Region::first(*bytes),
+            taken: self.taken_of(segment).collect(),
+        })
+    }
+
+    /// The taken ranges of a segment, from its start to its end.
+    pub(super) fn taken_of(
+        &self,
+        segment: SegmentKey,
+    ) -> impl Iterator<Item = (RangeNumber, Region)> {
+        let taken = self
+            .states_of(segment)
+            .filter(|(_, _, uses)| uses.is_none());
+        taken.map(|(range, region, _)| (range, region))
+    }
+
+    /// Counts pages that are mapped to a reservation from now on.
+    pub(super) fn count_pages(&mut self, bytes: usize) {
+        self.segment_bytes += bytes as u64;
+    }
+
+    /// Counts pages that were taken out of a reservation.
+    pub(super) fn count_pages_taken(&mut self, bytes: usize) {
+        self.segment_bytes -= bytes as u64;
     }
 
     /// The size of the largest free range.
@@ -507,18 +545,34 @@ impl<V, U: Clone + Default> Space<V, U> {
     #[inline(always)]
     fn cut(&mut self, key: usize, bytes: usize) -> usize {
         let Range {
-            segment,
-            is_small,
-            region,
-            before,
-            ..
+            is_small, region, ..
         } = self.ranges[key];
         let rest = region.bytes - bytes;
         if rest == 0 {
             self.set_taken(key);
             return key;
         }
-        let taken = self.ranges.insert(Range {
+        let taken = self.split_front(key, bytes);
+        self.free[usize::from(is_small)].resize(key, rest);
+        self.free_bytes -= bytes as u64;
+        if self.by_place.is_some() {
+            self.remove_place(key, region.offset);
+            self.add_place(key);
+        }
+        taken
+    }
+
+    /// Splits the first `bytes` bytes off a range, as a taken one, and returns that. The rest keeps its key.
+    #[inline]
+    fn split_front(&mut self, key: usize, bytes: usize) -> usize {
+        let Range {
+            segment,
+            is_small,
+            region,
+            before,
+            ..
+        } = self.ranges[key];
+        let front = self.ranges.insert(Range {
             segment,
             is_small,
             is_hole: false,
@@ -530,15 +584,13 @@ impl<V, U: Clone + Default> Space<V, U> {
             since: 0,
         });
         let range = &mut self.ranges[key];
-        range.region = Region::new(region.offset + bytes, rest);
-        range.before = Some(taken);
+        range.region = Region::new(region.offset + bytes, region.bytes - bytes);
+        range.before = Some(front);
         match before {
-            Some(before) => self.ranges[before].after = Some(taken),
-            None => self.segments[segment].first = taken,
+            Some(before) => self.ranges[before].after = Some(front),
+            None => self.segments[segment].first = front,
         }
-        self.free[usize::from(is_small)].resize(key, rest);
-        self.free_bytes -= bytes as u64;
-        taken
+        front
     }
 
     fn hand_out(
@@ -572,10 +624,15 @@ impl<V, U: Clone + Default> Space<V, U> {
         Some((range.segment, range.region))
     }
 
-    /// Frees the bytes of a taken range after its first `bytes` bytes, which these commands may still use.
-    pub(super) fn shrink(&mut self, key: RangeNumber, bytes: usize, uses: U) {
-        if self.ranges[key].region.bytes > bytes {
-            let rest = self.split(key, bytes);
+    /// Frees the bytes of a taken range before and after `region`, which these commands may still use.
+    pub(super) fn shrink(&mut self, key: RangeNumber, region: Region, uses: U) {
+        let all = self.ranges[key].region;
+        if region.offset > all.offset {
+            let before = self.split_front(key, region.offset - all.offset);
+            self.release(before, uses.clone(), Chain::default());
+        }
+        if self.ranges[key].region.bytes > region.bytes {
+            let rest = self.split(key, region.bytes);
             self.release(rest, uses, Chain::default());
         }
     }
@@ -634,14 +691,21 @@ impl<V, U: Clone + Default> Space<V, U> {
         range.free = Some(Free { uses, views });
         self.free[usize::from(range.is_small)].insert(range.region.bytes, key);
         self.free_bytes += range.region.bytes as u64;
+        if self.by_place.is_some() {
+            self.add_place(key);
+        }
     }
 
     /// Makes a free range taken.
     fn set_taken(&mut self, key: usize) -> Option<Free<U>> {
         let range = &mut self.ranges[key];
         let free = range.free.take()?;
+        let region = range.region;
         self.free[usize::from(range.is_small)].remove(key);
-        self.free_bytes -= range.region.bytes as u64;
+        self.free_bytes -= region.bytes as u64;
+        if self.by_place.is_some() {
+            self.remove_place(key, region.offset);
+        }
         Some(free)
     }
 
@@ -782,6 +846,10 @@ impl<V, U: Clone + Default> Space<V, U> {
         }
         self.free_bytes += last_region.bytes as u64;
         self.free[usize::from(is_small)].resize(key, bytes);
+        if self.by_place.is_some() {
+            self.remove_place(key, last_region.offset + last_region.bytes);
+            self.add_place(key);
+        }
         true
     }
 

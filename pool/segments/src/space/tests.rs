@@ -37,7 +37,7 @@ fn view(taken: &Taken<View, Queue>) -> View {
 fn settle_in(space: &mut Space<View, Queue>, taken: &mut Taken<View, Queue>) {
     taken.overlapping.clear();
     if std::mem::take(&mut taken.has_excess) {
-        space.shrink(taken.range, taken.region.bytes, taken.uses);
+        space.shrink(taken.range, taken.region, taken.uses);
     }
 }
 
@@ -212,7 +212,7 @@ fn a_range_that_has_no_more_than_it_keeps_stays_as_it_is() {
     let mut space = with_segments([400]);
     let taken = [300, 100].map(|bytes| take(&mut space, bytes));
     for taken in &taken {
-        space.shrink(taken.range, taken.region.bytes, 0);
+        space.shrink(taken.range, taken.region, 0);
     }
     check(&space, &taken.each_ref().map(view), &[]);
 }

@@ -32,6 +32,9 @@ impl<B: Backend, O> ThreadCache<B, O> {
         if self.active_bytes() > MAX_UNREPORTED_BYTES {
             return None;
         }
+        if self.has_large_youngest() && !self.return_youngest() {
+            return None;
+        }
         let arenas = self.arenas.as_ref()?;
         let cache = self.queues.iter_mut().find(|it| it.queue == queue)?;
         let spares = cache.spares.as_mut().filter(|it| !it.all.is_empty())?;
@@ -45,6 +48,18 @@ impl<B: Backend, O> ThreadCache<B, O> {
             queue_key,
             lease,
         })
+    }
+
+    /// Returns the youngest block to its arena, where the next one may need its bytes. Returns whether that was possible.
+    #[inline(never)]
+    fn return_youngest(&mut self) -> bool {
+        let Some(block) = self.youngest.take() else {
+            return true;
+        };
+        let since = self.youngest_since;
+        let kept = self.return_one(Cached { block, since });
+        self.youngest = kept.err().map(|it| it.block);
+        self.youngest.is_none()
     }
 
     /// Returns the older half of a full slot to the arenas, as far as it can. Returns whether the slot has room then.

@@ -17,6 +17,7 @@ fn with_room_for(bytes: usize) -> Cache {
         bytes,
         bytes_for_small: 0,
         small_bytes: 0,
+        largest: bytes,
         bytes_in_depot: 0,
     };
     ThreadCache::new(0, allowance, None, None)
@@ -248,6 +249,7 @@ fn a_block_serves_a_smaller_class_only_if_it_is_small() {
             bytes: usize::MAX,
             bytes_for_small: usize::MAX,
             small_bytes,
+            largest: usize::MAX,
             bytes_in_depot: 0,
         };
         let mut cache = ThreadCache::new(0, allowance, None, None);

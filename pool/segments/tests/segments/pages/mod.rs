@@ -332,3 +332,64 @@ fn free_neighbours_of_different_uses_serve_a_block_of_their_own_arena_first() {
         world.segments.give(own.range, 0, None);
     }
 }
+
+/// A program of one queue: rounds of the same steps, each of which takes a block or gives back the oldest, and sometimes one more step.
+fn rounds(world: &mut World, steps: &[Option<usize>], extra: &[Option<usize>], rounds: usize) {
+    for round in 0..rounds {
+        let more = extra.get(round).copied().flatten();
+        for (number, step) in steps.iter().enumerate() {
+            let more = more.filter(|_| number == round % steps.len());
+            for pages in [*step, more.map(|more| more % 9 + 1)] {
+                match pages {
+                    Some(pages) => drop(world.take(0, pages * PAGE, 1)),
+                    None if world.blocks.is_empty() => {}
+                    None => world.give(0, 1),
+                }
+                world.check();
+            }
+            // Commands end after a while.
+            if number % 8 == 0 {
+                world.settle(1);
+            }
+        }
+        while !world.blocks.is_empty() {
+            world.give(0, 1);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// A program that repeats itself, with deviations: whatever is planned, blocks lie apart in mapped pages.
+    #[test]
+    fn blocks_of_a_program_that_nearly_repeats_lie_apart_in_mapped_pages(
+        steps in prop::collection::vec(prop::option::weighted(0.6, 1..40_usize), 4..40),
+        extra in prop::collection::vec(prop::option::weighted(0.3, any::<usize>()), 12),
+        capacity in 100..2000_u64,
+        aliases: bool,
+    ) {
+        rounds(&mut World::new(capacity * PAGE as u64, aliases), &steps, &extra, 12);
+    }
+}
+
+#[test]
+fn a_program_that_repeats_is_planned_and_its_pages_stay_where_they_are() {
+    let mut world = World::new(1 << 40, true);
+    // Best fit has no good place for the last one.
+    let steps = [30, 10, 30, 10, 30, 10].map(Some);
+    let steps = [
+        &steps[..],
+        &[None, None, None, Some(45), None, Some(25), None, Some(50)],
+    ]
+    .concat();
+    rounds(&mut world, &steps, &[], 8);
+    assert_eq!(world.plans, 1);
+    let (places, bytes) = (world.places(), world.segments.bytes());
+    // At most 145 pages are in use at once.
+    assert!(bytes <= 152 * PAGE as u64, "{} pages", bytes / PAGE as u64);
+    let maps = world.maps();
+    rounds(&mut world, &steps, &[], 8);
+    assert_eq!((world.plans, world.maps()), (1, maps));
+    assert_eq!((world.places(), world.segments.bytes()), (places, bytes));
+}

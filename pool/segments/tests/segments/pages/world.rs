@@ -9,7 +9,7 @@ use binpool_allocators::{
     Allocator, Backend, Error, Memory, MemoryFlags, MemoryId, Region, Result,
 };
 use binpool_mock::{MockBackend, MockDevice, MockEvent, MockMemory};
-use binpool_segments::{Carved, Mapping, PageRequest, RangeKey, RangeState, Segments};
+use binpool_segments::{Carved, Leaving, Mapping, PageRequest, RangeKey, RangeState, Segments};
 
 pub(crate) const PAGE: usize = 2 << 20;
 
@@ -204,6 +204,8 @@ pub(crate) struct World {
     unmaps: u64,
     /// How often pages could not be mapped at a second address: it is not tried again.
     pub(crate) refused_aliases: u64,
+    /// How often a plan began.
+    pub(crate) plans: u64,
 }
 
 impl World {
@@ -216,27 +218,66 @@ impl World {
             maps: 0,
             unmaps: 0,
             refused_aliases: 0,
+            plans: 0,
         }
     }
 
     /// Takes a block for a queue, from what is mapped or by mapping pages. Returns whether that succeeded.
     pub(crate) fn take(&mut self, home: usize, bytes: usize, queue: Queue) -> bool {
+        self.plan(home, bytes, queue);
         let usable = |uses: &Queue| *uses == 0 || *uses == queue;
-        if let Some(carved) = self.segments.take(home, bytes, usable) {
-            self.keep(&carved, queue);
-            return true;
+        let found = self.segments.take(home, bytes, usable);
+        match found.or_else(|| self.map(home, bytes, queue, false)) {
+            Some(carved) => {
+                self.keep(&carved, queue);
+                true
+            }
+            None => false,
         }
-        let in_use = self
-            .blocks
-            .iter()
-            .map(|block| block.region.bytes as u64)
-            .sum();
+    }
+
+    /// At a low point, plans what follows, and maps pages for it.
+    fn plan(&mut self, home: usize, bytes: usize, queue: Queue) {
+        let usable = |uses: &Queue| *uses == 0 || *uses == queue;
+        let over = |uses: &Queue| *uses == 0;
+        let unneeded = self.segments.take_unneeded(over);
+        self.let_go(unneeded);
+        let Some(review) = self.segments.review(home, bytes, usize::MAX) else {
+            return;
+        };
+        let reviewed = review.carry_out();
+        let (segments, most) = (&mut self.segments, usize::MAX);
+        let Some((bytes, leaving)) = segments.join_idle(reviewed, bytes, 1, most, usable, over)
+        else {
+            return;
+        };
+        self.let_go(leaving);
+        match self.map(home, bytes, queue, true) {
+            Some(carved) => {
+                self.plans += 1;
+                self.segments.follow(carved);
+            }
+            None => self.segments.forget_plan(),
+        }
+    }
+
+    /// Maps pages for a block.
+    fn map(
+        &mut self,
+        home: usize,
+        bytes: usize,
+        queue: Queue,
+        is_for_plan: bool,
+    ) -> Option<Carved<MockMemory, Queue>> {
+        let usable = |uses: &Queue| *uses == 0 || *uses == queue;
+        let blocks = self.blocks.iter();
         let request = PageRequest {
             home,
             bytes,
-            in_use,
+            in_use: blocks.map(|block| block.region.bytes as u64).sum(),
             capacity: self.allocator.capacity,
             slack: [0, 20, u64::MAX][bytes % 3],
+            is_for_plan,
         };
         let mut after = Some(queue);
         loop {
@@ -259,13 +300,9 @@ impl World {
                         after = None;
                         continue;
                     }
-                    let is_there = carved.is_ok();
-                    if let Ok(carved) = carved {
-                        self.keep(&carved, queue);
-                    }
-                    return is_there;
+                    return carved.ok();
                 }
-                Mapping::NoAddresses => return false,
+                Mapping::NoAddresses => return None,
             }
         }
     }
@@ -322,6 +359,11 @@ impl World {
         } else {
             self.segments.release(enough, |uses| *uses == 0)
         };
+        self.let_go(leaving);
+    }
+
+    /// Unmaps pages that leave, and releases them.
+    fn let_go(&mut self, leaving: Vec<Leaving<MockMemory, Queue>>) {
         for pages in leaving {
             match pages.place {
                 Some(place) if place.unmap(&self.allocator).is_err() => {
@@ -389,6 +431,12 @@ impl World {
         let mut paper = self.allocator.paper.lock().unwrap();
         let now = paper.calls;
         paper.failing = calls.into_iter().map(|call| now + call).collect();
+    }
+
+    /// How often pages were mapped.
+    #[allow(dead_code, reason = "the fuzz target does not ask")]
+    pub(crate) fn maps(&self) -> u64 {
+        self.maps
     }
 
     /// At how many places pages are mapped.

@@ -1,0 +1,399 @@
+//! Places for the blocks of a period, such that those that live at the same time do not overlap, in as few bytes as possible.
+//!
+//! Each block goes to the lowest place that is free for as long as it lives. The order decides: largest first needs least for most programs, longest
+//! first for some. Then those that reach highest go first, as in Joslin and Clements, "Squeaky wheel optimization", 1999.
+
+use std::{cmp::Reverse, iter};
+
+/// How many places are looked at, which takes up to a tenth of a second.
+const MOST_STEPS: usize = 32_000_000;
+
+/// How many numbers of a list are moved in the time in which one place is looked at.
+const MOVED_PER_STEP: usize = 32;
+
+/// How often those that reach highest go first.
+const MOST_PASSES: usize = 24;
+
+/// The blocks that reach into the last part of this of all bytes go first.
+const TOP_PARTS: usize = 64;
+
+/// About as many blocks begin in a part of the period.
+const PART_BLOCKS: usize = 64;
+
+/// The most parts of a period.
+const MOST_PARTS: usize = 256;
+
+/// A part has this many parts of the next level.
+const LEVEL_PARTS: usize = 4;
+
+/// A block to be placed, or one that has a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) bytes: usize,
+    /// When it begins to live, before the end of the period.
+    pub(super) start: usize,
+    /// When it ends, less than a period later. The period begins again after its end.
+    pub(super) end: usize,
+    /// Blocks of different kinds share no bytes.
+    pub(super) kind: u32,
+}
+
+impl Block {
+    fn life(&self) -> usize {
+        self.end - self.start
+    }
+
+    fn by_size(&self) -> (usize, usize) {
+        (self.bytes, self.life())
+    }
+
+    fn by_life(&self) -> (usize, usize) {
+        (self.life(), self.bytes)
+    }
+
+    fn by_area(&self) -> (usize, usize) {
+        (self.bytes.saturating_mul(self.life()), self.bytes)
+    }
+}
+
+/// A place that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) low: usize,
+    pub(super) high: usize,
+    /// By this block for as long as it lives; always if there is none.
+    pub(super) by: Option<Block>,
+}
+
+impl Taken {
+    /// Returns whether a block must not lie here.
+    fn is_in_the_way_of(&self, block: &Block, period: usize) -> bool {
+        let Some(by) = self.by else { return true };
+        let meet = |one: &Block, two: &Block, later: usize| {
+            one.start < two.end + later && two.start + later < one.end
+        };
+        by.kind != block.kind
+            || meet(&by, block, 0)
+            || meet(&by, block, period)
+            || meet(block, &by, period)
+    }
+}
+
+/// The places of blocks, in their order, and the end of the highest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) places: Vec<usize>,
+    pub(super) end: usize,
+}
+
+/// Returns places for these blocks of a period, which has as many blocks as `period`, beside those that are `taken`. An `end` of `good` bytes is good
+/// enough. Returns `None` if there are too many blocks.
+pub(super) fn lay_out(
+    blocks: &[Block],
+    period: usize,
+    taken: &[Taken],
+    good: usize,
+) -> Option<Layout> {
+    let mut search = Search {
+        blocks,
+        period,
+        taken,
+        steps: MOST_STEPS,
+        best: None,
+    };
+    for key in [Block::by_size, Block::by_life, Block::by_area] {
+        let mut order: Vec<usize> = (0..blocks.len()).collect();
+        order.sort_by_key(|number| Reverse(key(&blocks[*number])));
+        search.look_at(order);
+        if search.is_over(good) {
+            break;
+        }
+    }
+    let mut last = search.best.clone();
+    for _ in 0..MOST_PASSES {
+        if search.is_over(good) {
+            break;
+        }
+        let (layout, mut order) = last?;
+        let high = layout.end - layout.end / TOP_PARTS;
+        order.sort_by_key(|number| layout.places[*number] + blocks[*number].bytes <= high);
+        last = search.look_at(order);
+    }
+    search.best.map(|(layout, _)| layout)
+}
+
+/// A search for the best order.
+struct Search<'a> {
+    blocks: &'a [Block],
+    period: usize,
+    taken: &'a [Taken],
+    /// How many places may still be looked at.
+    steps: usize,
+    /// The best layout, and its order.
+    best: Option<(Layout, Vec<usize>)>,
+}
+
+impl Search<'_> {
+    /// Returns whether the best is good enough, or there is no time for a better one.
+    fn is_over(&self, good: usize) -> bool {
+        let best = self.best.as_ref();
+        self.steps == 0 || best.is_some_and(|(best, _)| best.end <= good)
+    }
+
+    /// Places the blocks in this order, and keeps the result if it is the best. Returns it, too; `None` if there is no time for it.
+    fn look_at(&mut self, order: Vec<usize>) -> Option<(Layout, Vec<usize>)> {
+        let mut placing = Placing::new(self.blocks, self.period, self.taken);
+        let mut layout = Layout {
+            places: vec![0; self.blocks.len()],
+            end: 0,
+        };
+        for number in &order {
+            let block = self.blocks[*number];
+            let low = placing.lowest(&block);
+            if placing.steps > self.steps {
+                self.steps = 0;
+                return None;
+            }
+            let high = low + block.bytes;
+            placing.add(Taken {
+                low,
+                high,
+                by: Some(block),
+            });
+            layout.places[*number] = low;
+            layout.end = layout.end.max(high);
+        }
+        self.steps -= placing.steps;
+        let best = self.best.as_ref();
+        if best.is_none_or(|(best, _)| layout.end < best.end) {
+            self.best = Some((layout.clone(), order.clone()));
+        }
+        Some((layout, order))
+    }
+}
+
+/// Blocks that are being placed.
+struct Placing {
+    period: usize,
+    taken: Vec<Taken>,
+    /// From the shortest windows to one that is all of the period.
+    levels: Vec<Level>,
+    /// How many steps it took so far.
+    steps: usize,
+}
+
+/// The numbers of what is taken in each two parts of the period that follow each other, lowest first. A block that lives in no more than these
+/// looks at no other places.
+struct Level {
+    windows: Vec<Vec<u32>>,
+    /// The length of a part.
+    part: usize,
+}
+
+impl Level {
+    fn new(period: usize, parts: usize) -> Self {
+        let part = period.div_ceil(parts.max(1)).max(1);
+        Self {
+            windows: vec![Vec::new(); period.div_ceil(part).max(1)],
+            part,
+        }
+    }
+
+    /// The part of a time. Those of the next period have further numbers.
+    fn part_of(&self, time: usize, period: usize) -> usize {
+        match time.checked_sub(period) {
+            Some(later) => self.windows.len() + later / self.part,
+            None => time / self.part,
+        }
+    }
+
+    /// The parts in which a block lives, from the first to the last.
+    fn parts_of(&self, block: &Block, period: usize) -> (usize, usize) {
+        let part_of = |time| self.part_of(time, period);
+        (part_of(block.start), part_of(block.end - 1))
+    }
+
+    /// The window in which a block lives, if there is one.
+    fn window_of(&self, block: &Block, period: usize) -> Option<&Vec<u32>> {
+        let (first, last) = self.parts_of(block, period);
+        let is_in_one = last <= first + 1 || self.windows.len() == 1;
+        self.windows.get(first).filter(|_| is_in_one)
+    }
+}
+
+impl Placing {
+    fn new(blocks: &[Block], period: usize, taken: &[Taken]) -> Self {
+        // Blocks of different kinds are in each other's way at any time.
+        let is_one_kind = blocks.windows(2).all(|two| two[0].kind == two[1].kind);
+        let most = if is_one_kind { MOST_PARTS } else { 1 };
+        let parts = (blocks.len() / PART_BLOCKS).clamp(1, most);
+        let levels = iter::successors(Some(parts), |parts| {
+            (*parts > 1).then_some(parts / LEVEL_PARTS)
+        });
+        let levels = levels.map(|parts| Level::new(period, parts));
+        let mut placing = Self {
+            period,
+            taken: Vec::with_capacity(taken.len() + blocks.len()),
+            levels: levels.collect(),
+            steps: 0,
+        };
+        for taken in taken {
+            placing.add(*taken);
+        }
+        placing
+    }
+
+    /// Returns the lowest place for a block.
+    fn lowest(&mut self, block: &Block) -> usize {
+        let mut levels = self.levels.iter();
+        let near = levels.find_map(|level| level.window_of(block, self.period));
+        let mut low = 0;
+        for number in near.into_iter().flatten() {
+            self.steps += 1;
+            let taken = &self.taken[*number as usize];
+            if taken.low >= low + block.bytes {
+                break;
+            }
+            if taken.high > low && taken.is_in_the_way_of(block, self.period) {
+                low = taken.high;
+            }
+        }
+        low
+    }
+
+    fn add(&mut self, taken: Taken) {
+        let number = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
+        self.taken.push(taken);
+        for level in &mut self.levels {
+            let count = level.windows.len();
+            let all = (0, count);
+            let by = taken.by.as_ref();
+            let (first, last) = by.map_or(all, |by| level.parts_of(by, self.period));
+            // The window before its first part reaches into that.
+            for window in (first + count - 1..=last + count).take(count) {
+                let list = &mut level.windows[window % count];
+                let is_lower = |other: &u32| self.taken[*other as usize].low < taken.low;
+                let at = list.partition_point(is_lower);
+                self.steps += (list.len() - at) / MOVED_PER_STEP;
+                list.insert(at, number);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn block(bytes: usize, start: usize, end: usize) -> Block {
+        Block {
+            bytes,
+            start,
+            end,
+            kind: 0,
+        }
+    }
+
+    /// Returns whether no block lies where another one is, or something that is taken, at the same time.
+    fn is_valid(blocks: &[Block], period: usize, taken: &[Taken], layout: &Layout) -> bool {
+        let lives = |it: &Block, time: usize| {
+            (it.start..it.end).contains(&time) || (it.start..it.end).contains(&(time + period))
+        };
+        let meet = |one: &Block, two: &Block| {
+            one.kind != two.kind || (0..period).any(|time| lives(one, time) && lives(two, time))
+        };
+        let apart = |one: (usize, usize), two: (usize, usize)| one.1 <= two.0 || two.1 <= one.0;
+        let of = |number: usize| {
+            let low = layout.places[number];
+            (low, low + blocks[number].bytes)
+        };
+        (0..blocks.len()).all(|one| {
+            of(one).1 <= layout.end
+                && (0..one).all(|two| !meet(&blocks[one], &blocks[two]) || apart(of(one), of(two)))
+                && taken.iter().all(|it| {
+                    let meets = it.by.is_none_or(|by| meet(&by, &blocks[one]));
+                    !meets || apart(of(one), (it.low, it.high))
+                })
+        })
+    }
+
+    #[test]
+    fn blocks_that_live_one_after_the_other_share_a_place() {
+        let blocks = [block(10, 0, 1), block(10, 1, 2), block(4, 0, 2)];
+        let layout = lay_out(&blocks, 2, &[], 0).unwrap();
+        assert_eq!(
+            layout,
+            Layout {
+                places: vec![0, 0, 10],
+                end: 14
+            }
+        );
+    }
+
+    #[test]
+    fn a_period_begins_again_after_its_end() {
+        // The first one lives until the second one of the next period has come.
+        let blocks = [block(10, 2, 5), block(10, 1, 2), block(10, 0, 1)];
+        let layout = lay_out(&blocks, 3, &[], 0).unwrap();
+        assert_eq!(layout.end, 20);
+        assert!(is_valid(&blocks, 3, &[], &layout));
+    }
+
+    #[test]
+    fn blocks_of_different_queues_share_nothing() {
+        let other = Block {
+            kind: 1,
+            ..block(10, 1, 2)
+        };
+        let layout = lay_out(&[block(10, 0, 1), other], 2, &[], 0).unwrap();
+        assert_eq!(layout.end, 20);
+    }
+
+    #[test]
+    fn those_that_reach_highest_go_first_next_time() {
+        // By any of the three orders, the small ones are left for the end, and need a place above the others.
+        let blocks = [
+            block(6, 0, 3),
+            block(4, 2, 6),
+            block(6, 5, 8),
+            block(5, 3, 5),
+        ];
+        let layout = lay_out(&blocks, 8, &[], 10).unwrap();
+        assert!(layout.end <= 11, "{layout:?}");
+    }
+
+    #[test]
+    fn too_many_blocks_have_no_layout() {
+        // All live at once, so each looks at all others.
+        let blocks = vec![block(1, 0, 9000); 9000];
+        assert!(lay_out(&blocks, 9000, &[], 0).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn no_block_lies_where_another_one_is(
+            blocks in prop::collection::vec((1_usize..64, 0_usize..200, 0_usize..200, 0_u32..8), 1..300),
+            taken in prop::collection::vec((0_usize..300, 1_usize..9, any::<bool>()), 0..9),
+            two_queues: bool,
+        ) {
+            let period = 200;
+            let blocks: Vec<Block> = blocks.into_iter().map(|(bytes, start, life, kind)| Block {
+                bytes,
+                start,
+                end: start + 1 + life % if life % 3 == 0 { 199 } else { 9 },
+                kind: u32::from(two_queues && kind == 0),
+            }).collect();
+            let taken: Vec<Taken> = taken.into_iter().map(|(low, bytes, always)| Taken {
+                low,
+                high: low + bytes,
+                by: (!always).then_some(block(bytes, low % period, low % period + 50)),
+            }).collect();
+            let layout = lay_out(&blocks, period, &taken, 0).unwrap();
+            prop_assert!(is_valid(&blocks, period, &taken, &layout));
+            // No more than if they lived at the same time.
+            let all: usize = blocks.iter().map(|it| it.bytes).sum();
+            prop_assert!(layout.end <= all + taken.iter().map(|it| it.high + 64).max().unwrap_or(0));
+        }
+    }
+}
