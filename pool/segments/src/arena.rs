@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     handed_out::{Carved, RangeKey, RangeState, Ready, SegmentState},
     low_points::LowPoints,
-    period_plan::PeriodPlan,
+    period_plan::{Address, PeriodPlan},
     placement::Placement,
     review::{Found, Review, Reviewed},
     space::{Idle, RangeNumber, SegmentKey, Space, Taken, TakenAt, TakenReady},
@@ -385,5 +385,65 @@ impl<M, U: Clone + Default> Arena<M, U> {
         // A caller that makes a view of the segment has taken a range of it, so an idle segment has no other reference.
         let memory = self.roots.get_mut(key)?.take().and_then(Arc::into_inner)?;
         Some((uses, views, memory))
+    }
+
+    /// Follows a plan whose new segment begins here.
+    pub(super) fn follow(&mut self, mut plan: PeriodPlan, start: Address) {
+        plan.place_new(start);
+        self.space.set_has_places(true);
+        self.plan = Some(plan);
+    }
+
+    /// Ends the plan, since the program no longer follows it, or a segment of it has left.
+    fn end_plan(&mut self) {
+        if self.plan.take().is_some() {
+            self.space.set_has_places(false);
+        }
+    }
+
+    /// Returns whether a segment stays for a plan.
+    pub(super) fn is_planned(&self, segment: SegmentKey) -> bool {
+        let plan = self.plan.as_ref();
+        plan.is_some_and(|plan| plan.uses(segment))
+    }
+
+    /// Takes the planned place of a block, if it is free and its uses are `usable`.
+    fn take_planned(
+        &mut self,
+        bytes: usize,
+        may_overlap: bool,
+        usable: impl Fn(&U) -> bool,
+    ) -> Option<TakenAt<M, U>> {
+        let plan = self
+            .plan
+            .as_ref()
+            .filter(|_| !self.placement.is_small(bytes))?;
+        let (segment, offset) = plan.place(bytes)?;
+        let region = Region::new(offset, bytes);
+        self.space.take_at(segment, region, may_overlap, usable)
+    }
+
+    /// Records that a block was taken at this place.
+    fn advance_plan(&mut self, (segment, region): (SegmentKey, Region)) {
+        let Some(plan) = &mut self.plan else { return };
+        if !plan.took(region.bytes, (segment, region.offset)) {
+            self.end_plan();
+            self.low_points.plan_failed();
+            self.low_points.watch();
+        } else if plan.has_unneeded_pages() {
+            self.low_points.look_again();
+        }
+    }
+
+    /// Records that the arena has grown to `bytes` bytes. A plan with which it has more than before goes.
+    pub(super) fn grew(&mut self, bytes: u64) {
+        if let Some(plan) = &self.plan {
+            if plan.allows(bytes) {
+                return;
+            }
+            self.end_plan();
+            self.low_points.plan_failed();
+        }
+        self.low_points.grew(bytes);
     }
 }

@@ -6,8 +6,8 @@
 
 use super::{log::Log, review::Found, space::RangeNumber};
 
-/// How often a log that is full forgets its oldest blocks: until it has seen three times as many as it holds. Then the arena is at rest until it
-/// has grown by as much as one segment would have to save.
+/// How often a log that is full forgets its oldest blocks: until it has seen three times what it holds. Then the arena is at rest until it
+/// has grown by what one segment would have to save.
 const MOST_FORGOTTEN: u32 = 16;
 
 /// The least that one segment has to save, in percent of the peak: this for the first one, twice as much for the second, and so on, so that this

@@ -5,8 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use super::{
     arena::{Arena, Pages, Reservation},
     handed_out::{Place, RangeKey},
-    review::Pinned,
-    space::RangeNumber,
+    space::{Pinned, RangeNumber},
 };
 use binpool_allocators::Region;
 

@@ -3,12 +3,7 @@
 //! Others plan before the program runs: from a profile ("`STAlloc`: Enhancing memory efficiency in large-scale model training with spatio-temporal
 //! planning", 2025), in a dry run (cubecl), or as it is compiled (XLA). Here an arena plans from what the program has just done twice.
 
-use super::{
-    arena::Arena,
-    review::NEW_SEGMENT,
-    space::{SegmentKey, TakenAt},
-};
-use binpool_allocators::Region;
+use super::space::SegmentKey;
 
 /// How many blocks of the plan a program may skip. One that has taken as many that are not in the plan may begin the period anew.
 const MOST_SKIPPED: usize = 16;
@@ -18,6 +13,12 @@ const MOST_LOST_PERIODS: usize = 2;
 
 /// A plan goes once one part in this of the blocks of a period lies elsewhere, and more than may be skipped.
 const MISSED_PARTS: usize = 8;
+
+/// The first periods of a plan, after each of which pages may leave that were in use before.
+const MOST_LOOKS: u32 = 3;
+
+/// Stands for the segment that a plan adds.
+pub(super) const NEW_SEGMENT: SegmentKey = SegmentKey::MAX;
 
 /// Where a block lies: the segment, and the offset there.
 pub(super) type Address = (SegmentKey, usize);
@@ -43,8 +44,8 @@ pub(super) struct PeriodPlan {
     missed: usize,
     /// The bytes of the arena before the plan.
     held_before: u64,
-    /// Set in the first period, after which pages can leave that were in use before.
-    has_unneeded: bool,
+    /// The number of periods after which pages may leave that commands used before the plan.
+    looks: u32,
 }
 
 impl PeriodPlan {
@@ -56,12 +57,12 @@ impl PeriodPlan {
             lost: 0,
             missed: 0,
             held_before,
-            has_unneeded: true,
+            looks: MOST_LOOKS,
         }
     }
 
     /// Puts a place in the new segment where that is.
-    fn place_new(&mut self, (segment, start): Address) {
+    pub(super) fn place_new(&mut self, (segment, start): Address) {
         let places = self
             .blocks
             .iter_mut()
@@ -87,12 +88,12 @@ impl PeriodPlan {
     }
 
     /// Where the next block of this size lies.
-    fn place(&self, bytes: usize) -> Option<Address> {
+    pub(super) fn place(&self, bytes: usize) -> Option<Address> {
         self.blocks[self.find(bytes)?].place
     }
 
     /// Records that a block was taken, and where it lies. Returns whether the program still follows the plan.
-    fn took(&mut self, bytes: usize, at: Address) -> bool {
+    pub(super) fn took(&mut self, bytes: usize, at: Address) -> bool {
         let all = self.blocks.len();
         let Some(number) = self.find(bytes) else {
             self.lost += 1;
@@ -107,72 +108,20 @@ impl PeriodPlan {
         self.missed <= (all / MISSED_PARTS).max(MOST_SKIPPED)
     }
 
-    /// Returns whether a period has ended, if pages were in use in the first one that the plan does not need.
-    fn has_unneeded_pages(&mut self) -> bool {
-        let is_over = self.next >= self.blocks.len() && self.has_unneeded;
-        self.has_unneeded &= !is_over;
+    /// Returns whether a period has ended after which pages may leave that the plan does not need: their commands end one after the other.
+    pub(super) fn has_unneeded_pages(&mut self) -> bool {
+        let is_over = self.next >= self.blocks.len() && self.looks > 0;
+        self.looks -= u32::from(is_over);
         is_over
     }
-}
 
-impl<M, U: Clone + Default> Arena<M, U> {
-    /// Follows a plan whose new segment begins here.
-    pub(super) fn follow(&mut self, mut plan: PeriodPlan, start: Address) {
-        plan.place_new(start);
-        self.space.set_has_places(true);
-        self.plan = Some(plan);
+    /// Returns whether a segment has planned places.
+    pub(super) fn uses(&self, segment: SegmentKey) -> bool {
+        self.segments.contains(&segment)
     }
 
-    /// Ends the plan, since the program no longer follows it, or a segment of it has left.
-    pub(super) fn end_plan(&mut self) {
-        if self.plan.take().is_some() {
-            self.space.set_has_places(false);
-        }
-    }
-
-    /// Returns whether a segment stays for a plan.
-    pub(super) fn is_planned(&self, segment: SegmentKey) -> bool {
-        let plan = self.plan.as_ref();
-        plan.is_some_and(|plan| plan.segments.contains(&segment))
-    }
-
-    /// Takes the planned place of a block, if it is free and its uses are `usable`.
-    pub(super) fn take_planned(
-        &mut self,
-        bytes: usize,
-        may_overlap: bool,
-        usable: impl Fn(&U) -> bool,
-    ) -> Option<TakenAt<M, U>> {
-        let plan = self
-            .plan
-            .as_ref()
-            .filter(|_| !self.placement.is_small(bytes))?;
-        let (segment, offset) = plan.place(bytes)?;
-        let region = Region::new(offset, bytes);
-        self.space.take_at(segment, region, may_overlap, usable)
-    }
-
-    /// Records that a block was taken at this place.
-    pub(super) fn advance_plan(&mut self, (segment, region): (SegmentKey, Region)) {
-        let Some(plan) = &mut self.plan else { return };
-        if !plan.took(region.bytes, (segment, region.offset)) {
-            self.end_plan();
-            self.low_points.plan_failed();
-            self.low_points.watch();
-        } else if plan.has_unneeded_pages() {
-            self.low_points.look_again();
-        }
-    }
-
-    /// Records that the arena has grown to `bytes` bytes. A plan with which it has more than before goes.
-    pub(super) fn grew(&mut self, bytes: u64) {
-        if let Some(plan) = &self.plan {
-            if bytes <= plan.held_before {
-                return;
-            }
-            self.end_plan();
-            self.low_points.plan_failed();
-        }
-        self.low_points.grew(bytes);
+    /// Returns whether the arena may have this many bytes: no more than before the plan.
+    pub(super) fn allows(&self, bytes: u64) -> bool {
+        bytes <= self.held_before
     }
 }

@@ -6,13 +6,10 @@ use super::{
     layout::{Block, Taken, lay_out},
     log::Log,
     period::Period,
-    period_plan::{Address, PeriodPlan, PlannedBlock},
-    space::{RangeNumber, SegmentKey, Space},
+    period_plan::{Address, NEW_SEGMENT, PeriodPlan, PlannedBlock},
+    space::{Pinned, Space},
 };
 use binpool_allocators::Region;
-
-/// Stands for the segment that a plan adds.
-pub(super) const NEW_SEGMENT: SegmentKey = SegmentKey::MAX;
 
 /// A period counts if it comes as near to the peak as this many percent of it: others are a part of what the program repeats.
 const PEAK_PERCENT: i64 = 75;
@@ -22,16 +19,6 @@ const GOOD_PARTS: u64 = 128;
 
 /// A plan begins where no more is taken than at the lowest point of its period and one part in this of the peak.
 const LOWEST_PARTS: i64 = 256;
-
-/// A segment that stays because blocks in it are in use, or the pages of a reservation that do.
-#[derive(Clone, Debug)]
-pub(super) struct Pinned {
-    pub(super) segment: SegmentKey,
-    /// Where it lies in the segment: all of it, unless it is pages.
-    pub(super) region: Region,
-    /// Its taken ranges, in order, with their places in the segment.
-    pub(super) taken: Vec<(RangeNumber, Region)>,
-}
 
 /// What an arena has done since it grew. [Carry it out](Self::carry_out), then [join](super::Segments::join_idle) what it has found.
 #[derive(Debug)]
@@ -70,7 +57,7 @@ pub struct Reviewed {
 pub(super) enum Found {
     /// Nothing, or a period that cannot be placed in enough less.
     Nothing { has_period: bool },
-    /// A period, at whose lowest point no more than these bytes are taken, within so many blocks.
+    /// A period. At its lowest point, which comes within this number of blocks, no more than these bytes are taken.
     Wait { lowest: u64, within: usize },
     /// One segment of this many bytes.
     Segment(usize),

@@ -241,7 +241,7 @@ pub(crate) enum Step<B: Backend, O> {
     Retry,
     /// Puts these blocks back into their segments.
     Return(Vec<HeldBlock<B, O>>),
-    /// Looks whether one segment in the place of idle ones would save memory.
+    /// Checks what a review finds: whether one segment in the place of idle ones would save memory.
     Review(Box<Review>),
     /// Takes the blocks out of all caches. Blocks of at most this many bytes may serve the request.
     Flush(usize),
@@ -631,7 +631,7 @@ impl<B: Backend, O> State<B, O> {
         }
     }
 
-    /// At a low point of the program, looks whether one segment in the place of idle ones would save memory.
+    /// At a low point of the program, checks whether one segment in the place of idle ones would save memory.
     fn review(&mut self, ask: &Ask) -> Option<Box<Review>> {
         let Request { home, bytes, .. } = ask.request;
         // A pool above a limit that was lowered gets no segment for those that leave, and pages that must not move stay.

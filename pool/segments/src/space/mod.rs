@@ -11,7 +11,6 @@ use slab::Slab;
 
 use super::{
     by_size::BySize,
-    review::Pinned,
     views::{Chain, Views},
 };
 use binpool_allocators::Region;
@@ -57,6 +56,16 @@ impl<V, U> From<Taken<V, U>> for TakenReady<V> {
             view: taken.view,
         }
     }
+}
+
+/// A segment that stays because blocks in it are in use, or the pages of a reservation that do.
+#[derive(Debug)]
+pub(super) struct Pinned {
+    pub(super) segment: SegmentKey,
+    /// Where it lies in the segment: all of it, unless it is pages.
+    pub(super) region: Region,
+    /// Its taken ranges, in order, with their places in the segment.
+    pub(super) taken: Vec<(RangeNumber, Region)>,
 }
 
 /// The first bytes of a free range, which a request takes.
