@@ -291,7 +291,10 @@ impl<M, U: Clone + Default> Arena<M, U> {
             return;
         }
         if self.low_points.is_watching() {
-            let taken = self.space.taken_bytes();
+            // Without what the range keeps until views are released.
+            let all = self.space.place_of(range).map_or(0, |(_, all)| all.bytes);
+            let excess = all.saturating_sub(region.bytes) as u64;
+            let taken = self.space.taken_bytes() - excess;
             self.low_points.took(range, region.bytes, taken);
         }
         self.advance_plan((segment, region));
