@@ -56,7 +56,8 @@ const FREE_PARTS_TO_TAKE: u64 = 4;
 /// - before the segments grow past 1.1 times the high water (or past the high water and 2 MiB, if that is more), idle segments are
 ///   evicted, the smallest one that is enough first;
 /// - small blocks have segments of their own;
-/// - at a low point of the program, one segment takes the place of idle ones, if it saves memory;
+/// - at a low point of the program, one segment takes the place of idle ones, if it saves memory. If the program repeats its work, its blocks are
+///   placed as a plan from then on;
 /// - where the high water is more than half of the capacity, segments keep to 1.01 times the high water, blocks of more than 1 MiB mostly have
 ///   segments of their own, and a large idle segment is not split for a block of less than 9/10 of it. [`GrowthPolicy::Dense`] does so
 ///   everywhere;
