@@ -184,8 +184,7 @@ impl Checked {
         }
     }
 
-    /// At a low point, puts one segment in the place of idle ones, with a plan or without, if that saves memory. Returns whether the block lies there or
-    /// in a place of the plan.
+    /// At a low point, puts the segment of a plan in the place of idle ones, if that saves memory. Returns whether the block lies in a place of the plan.
     fn join(&mut self, bytes: usize, may_grow: bool) -> bool {
         let most = if may_grow { usize::MAX } else { 0 };
         let Some(review) = self.segments.review(0, bytes, most) else {
@@ -194,8 +193,7 @@ impl Checked {
         let reviewed = review.carry_out();
         let (segments, alignment) = (&mut self.segments, self.alignment);
         let all = |_: &Queue| true;
-        let Some((size, leaving)) = segments.join_idle(reviewed, bytes, alignment, most, all, all)
-        else {
+        let Some((size, leaving)) = segments.join_idle(reviewed, bytes, alignment, all, all) else {
             return false;
         };
         let before = self.segments.bytes();

@@ -348,29 +348,24 @@ impl<M, U: Clone + Default> Arena<M, U> {
             taken,
             peak: self.low_points.peak,
             least_gain: self.low_points.least_gain(),
-            least_planned_gain: self.low_points.least_planned_gain(),
             repetitions: self.low_points.repetitions(),
-            is_lowest: self.low_points.is_lowest(taken) && self.reservations[0].is_none(),
             held,
             largest,
         })
     }
 
-    /// Returns the bytes of a segment in the place of idle ones, these, and the plan for it, if a review has found that, and the arena has not changed
+    /// Returns the bytes of a segment in the place of idle ones, these, and the plan for it, if a review has found one, and the arena has not changed
     /// since.
     pub(super) fn join_idle(
         &mut self,
         reviewed: Reviewed,
-    ) -> Option<(usize, Vec<Idle>, Option<PeriodPlan>)> {
+    ) -> Option<(usize, Vec<Idle>, PeriodPlan)> {
         if reviewed.changes != self.low_points.changes {
             return None;
         }
-        self.low_points
-            .found(&reviewed.found, self.space.taken_bytes());
-        let (bytes, plan) = match reviewed.found {
-            Found::Nothing { .. } | Found::Wait { .. } => return None,
-            Found::Segment(bytes) => (bytes, None),
-            Found::Plan(bytes, plan) => (bytes, Some(plan)),
+        self.low_points.found(&reviewed.found);
+        let Found::Plan(bytes, plan) = reviewed.found else {
+            return None;
         };
         Some((bytes, self.idle_to_join().collect(), plan))
     }

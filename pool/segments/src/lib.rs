@@ -56,8 +56,7 @@ const FREE_PARTS_TO_TAKE: u64 = 4;
 /// - before the segments grow past 1.1 times the high water (or past the high water and 2 MiB, if that is more), idle segments are
 ///   evicted, the smallest one that is enough first;
 /// - small blocks have segments of their own;
-/// - at a low point of the program, one segment takes the place of idle ones, if it saves memory. If the program repeats its work, its blocks are
-///   placed as a plan from then on;
+/// - if the program repeats its work, its blocks are placed as a plan, for which one segment takes the place of idle ones;
 /// - where the high water is more than half of the capacity, segments keep to 1.01 times the high water, blocks of more than 1 MiB mostly have
 ///   segments of their own, and a large idle segment is not split for a block of less than 9/10 of it. [`GrowthPolicy::Dense`] does so
 ///   everywhere;
@@ -84,8 +83,6 @@ pub struct Segments<M, U> {
     page_bytes: Option<usize>,
     /// Set while nothing may leave or move.
     is_kept: bool,
-    /// The sizes of the segments that are still to be made in the place of idle ones.
-    parts: Vec<usize>,
     /// The plan for the next segment that is added to this arena.
     plan: Option<(usize, PeriodPlan)>,
     /// The bytes of free pages that a plan does not need, and the arena that they are in.
@@ -111,7 +108,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             free_at_sweep: HashSet::new(),
             page_bytes: None,
             is_kept: false,
-            parts: Vec::new(),
             plan: None,
             unneeded: None,
             join,
@@ -342,12 +338,12 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let number = home % self.bytes.len();
         self.count(number, size);
         let mut arena = self.arenas.to_add(home);
-        if !is_small && self.parts.pop().is_none() && self.growth.joins_idle() {
-            arena.grew(self.bytes[number]);
-        }
         let plan = self
             .plan
             .take_if(|(arena, _)| !is_small && *arena == number);
+        if !is_small && plan.is_none() && self.growth.joins_idle() {
+            arena.grew(self.bytes[number]);
+        }
         let carved = arena.add(memory, size, bytes, is_small, plan.map(|(_, plan)| plan));
         drop(arena);
         self.growth.accept(self.bytes());
@@ -417,8 +413,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.growth.reach(in_use, capacity);
         self.tell_arenas();
         let growth = self.growth_of(home);
-        let part = self.parts.last().filter(|_| !growth.is_small(bytes));
-        let size = part.map_or_else(|| growth.segment_for(bytes), |part| bytes.max(*part));
+        let size = growth.segment_for(bytes);
         let leaving = self.make_room(size as u64, self.growth.most(LEAST_SEGMENT));
         // The device would refuse a segment beyond the capacity.
         let room = usize::try_from(capacity.saturating_sub(self.bytes())).unwrap_or(usize::MAX);
@@ -460,9 +455,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         review.filter(|_| self.growth.joins_idle() && !self.is_kept && largest > 0)
     }
 
-    /// If a review has found that one segment in the place of all idle ones saves memory, returns its size, and the idle ones. It has room for
-    /// `bytes` bytes. Where the allocator's `largest` block is smaller, there are several such segments: the next ones
-    /// [grow](Self::grow).
+    /// If a review has found a plan, returns the size of the segment to [add](Self::add) for it, and the idle ones in whose place it comes. It has room
+    /// for `bytes` bytes.
     ///
     /// Of pages, it returns the bytes to [map](Self::plan) for a plan, which [follows](Self::follow) then, and free pages that are not needed any more, if
     /// their uses are `over`. Those whose uses are `movable` can be mapped a second time.
@@ -471,22 +465,18 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         reviewed: Reviewed,
         bytes: usize,
         alignment: usize,
-        largest: usize,
         movable: impl Fn(&U) -> bool,
         over: impl Fn(&U) -> bool,
     ) -> Option<(usize, Vec<Leaving<M, U>>)> {
         let arena = reviewed.arena;
-        if largest == 0 || self.is_kept {
+        if self.is_kept {
             return None;
         }
         if let Some(page_bytes) = self.page_bytes {
             return self.join_pages(reviewed, page_bytes, movable, over);
         }
         let (region, idle, plan) = self.arenas.numbered(arena).join_idle(reviewed)?;
-        self.plan = plan.map(|plan| (arena, plan));
-        let parts = region.div_ceil(largest);
-        let part = region.div_ceil(parts).next_multiple_of(alignment);
-        self.parts = vec![part; parts];
+        self.plan = Some((arena, plan));
         let leaving = idle.into_iter().filter_map(|idle| {
             self.remove(IdleSegment {
                 bytes: idle.bytes,
@@ -494,7 +484,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
                 arena,
             })
         });
-        Some((part.max(bytes), leaving.collect()))
+        let region = region.max(bytes).next_multiple_of(alignment);
+        Some((region, leaving.collect()))
     }
 
     /// The same for pages, of which enough are free whose uses are `movable`. Those that the plan does not need leave now if their uses are `over`, or
@@ -516,7 +507,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             .filter(|free| free.is_planned(number))
             .map(|free| free.bytes as u64);
         let unneeded = free.sum::<u64>().checked_sub(bytes as u64)?;
-        self.plan = plan.map(|plan| (number, plan));
+        self.plan = Some((number, plan));
         self.unneeded = Some((number, unneeded));
         Some((bytes, self.take_unneeded(over)))
     }
@@ -541,7 +532,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
 
     /// Records that no memory was left for a segment of `size` bytes.
     pub fn refuse(&mut self, size: usize) {
-        self.parts.clear();
         self.plan = None;
         self.growth.refuse(self.bytes() + size as u64);
     }

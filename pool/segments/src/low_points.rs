@@ -1,21 +1,16 @@
-//! The low points of a program, at which one segment can take the place of those that are idle.
+//! The low points of a program, at which a plan can take the place of segments that are idle.
 //!
-//! Best fit needs less in one range than in many, since each end of a range is a place that no block fits into, and a plan needs less than best fit.
-//! How much less is known only once the program has repeated its work. So an arena that has grown logs which blocks it gives out, until it is at rest.
-//! `docs/design/growth.md` says what that earns.
+//! How much memory a plan saves is known only once the program has repeated its work. So an arena that has grown logs which blocks it gives out, until
+//! it is at rest. `docs/design/growth.md` says what that earns.
 
 use super::{log::Log, review::Found, space::RangeNumber};
 
 /// How often a log that is full forgets its oldest blocks: until it has seen three times what it holds. Then the arena is at rest until it
-/// has grown by what one segment would have to save.
+/// has grown by what a plan would have to save.
 const MOST_FORGOTTEN: u32 = 16;
 
-/// The least that one segment has to save, in percent of the peak: this for the first one, twice as much for the second, and so on, so that this
-/// ends.
-const LEAST_GAIN_PERCENT: u64 = 3;
-
-/// The same for a plan, and for each one since the peak last rose. It needs less later, too, if the program goes on as it does.
-const LEAST_PLANNED_GAIN_PERCENT: u64 = 1;
+/// The least that a plan has to save, in percent of the peak: this for the first one, twice as much for the second, and so on, so that this ends.
+const LEAST_GAIN_PERCENT: u64 = 1;
 
 /// A log is looked at again once it is longer by one part in this.
 const LOOK_PARTS: usize = 16;
@@ -49,18 +44,12 @@ pub(super) struct LowPoints {
     is_high: bool,
     /// How often that began since the arena last grew or the peak rose.
     visits: u32,
-    /// The fewest bytes that were taken between two of these visits.
-    lowest: u64,
-    /// The fewest since the last visit.
-    low: u64,
     /// The most bytes that are taken where a plan begins, once there is a period.
     awaited: Option<u64>,
-    /// The length of the log from which on a low point counts, and from which on one segment may come without a plan.
+    /// The length of the log from which on a low point counts.
     next_look: usize,
-    next_segment: usize,
-    /// How often one segment took the place of others since the peak last rose, and how often it came with a plan.
-    joined: u64,
-    planned: u64,
+    /// The number of plans since the peak last rose.
+    plans: u64,
     /// How often a plan failed: the arena had more with it than before.
     failures: u32,
 }
@@ -93,7 +82,7 @@ impl LowPoints {
     /// Begins to log, or to count anew how often the program repeats its work.
     pub(super) fn watch(&mut self) {
         (self.is_watching, self.is_due, self.awaited) = (true, false, None);
-        (self.visits, self.next_look, self.next_segment) = (0, 0, 0);
+        (self.visits, self.next_look) = (0, 0);
     }
 
     /// Records that `bytes` bytes of a range were taken. Of the arena, `taken` bytes are.
@@ -108,17 +97,10 @@ impl LowPoints {
         self.log.take(range, bytes);
         if taken > self.peak {
             self.peak = taken;
-            (self.visits, self.joined, self.planned) = (0, 0, 0);
+            (self.visits, self.plans) = (0, 0);
         }
         if !self.is_high && self.is_near_peak(taken) {
             self.is_high = true;
-            // What came before the first visit was not between two.
-            self.lowest = if self.visits == 0 {
-                u64::MAX
-            } else {
-                self.lowest.min(self.low)
-            };
-            self.low = u64::MAX;
             self.visits += 1;
         }
     }
@@ -131,25 +113,14 @@ impl LowPoints {
             return;
         }
         self.is_high = false;
-        self.low = self.low.min(taken);
-        let length = self.log.blocks().len();
-        let has_come = match self.awaited {
-            Some(awaited) => taken <= awaited,
-            None => self.is_lowest(taken),
-        };
+        let has_come = self.awaited.is_some_and(|awaited| taken <= awaited);
+        let is_time = has_come || self.log.blocks().len() >= self.next_look;
         let has_repeated = self.visits >= LEAST_VISITS && self.is_watching;
-        self.is_due |= has_repeated && (has_come || length >= self.next_look);
+        self.is_due |= has_repeated && is_time;
     }
 
     fn is_near_peak(&self, taken: u64) -> bool {
         taken >= self.peak / 4 * 3
-    }
-
-    /// Returns whether no fewer bytes than these were taken between two visits, and whether it is time for one segment: not if the log shows only a
-    /// part of the work.
-    pub(super) fn is_lowest(&self, taken: u64) -> bool {
-        let is_all = self.forgotten == 0;
-        is_all && taken <= self.lowest && self.log.blocks().len() >= self.next_segment
     }
 
     fn make_room_in_log(&mut self) {
@@ -191,27 +162,19 @@ impl LowPoints {
         self.next_look = length + length / LOOK_PARTS;
     }
 
-    /// Records what a look has found, at a point where `taken` bytes are taken.
-    pub(super) fn found(&mut self, found: &Found, taken: u64) {
+    /// Records what a look has found.
+    pub(super) fn found(&mut self, found: &Found) {
         self.awaited = None;
         let length = self.log.blocks().len();
         match found {
+            Found::Nothing => {}
+            Found::NoGain => self.next_look = length / 2 * 3,
             Found::Wait { lowest, within } => {
                 self.awaited = Some(*lowest);
                 self.next_look = length + within;
             }
-            Found::Nothing { has_period } => {
-                if *has_period {
-                    self.next_look = length / 2 * 3;
-                }
-                if self.is_lowest(taken) {
-                    // The first low points are often not the lowest.
-                    self.next_segment = length / 2 * 3;
-                }
-            }
-            Found::Segment(_) => self.joined += 1,
             Found::Plan(..) => {
-                self.planned += 1;
+                self.plans += 1;
                 self.rest();
             }
         }
@@ -223,14 +186,9 @@ impl LowPoints {
         self.bytes_at_rest = 0;
     }
 
-    /// The least bytes that one segment has to save.
+    /// The least bytes that a plan has to save.
     pub(super) fn least_gain(&self) -> u64 {
-        self.peak / 100 * LEAST_GAIN_PERCENT * (self.joined + 1)
-    }
-
-    /// The same for a plan.
-    pub(super) fn least_planned_gain(&self) -> u64 {
-        self.peak / 100 * LEAST_PLANNED_GAIN_PERCENT * (self.planned + 1)
+        self.peak / 100 * LEAST_GAIN_PERCENT * (self.plans + 1)
     }
 
     /// How often a period has to have been repeated.
@@ -271,15 +229,12 @@ mod tests {
         (mib * MIB) as u64
     }
 
-    const NOTHING: Found = Found::Nothing { has_period: false };
-
     #[test]
     fn a_low_point_counts_once_the_program_has_repeated_its_work() {
         let mut low_points = repeats([10, 20, 70]);
-        // After the first visit of the peak, nothing was lower than what lies between it and the second.
         assert!(!low_points.is_due());
         round(&mut low_points, [10, 20, 70]);
-        assert!(low_points.is_due() && low_points.is_lowest(0));
+        assert!(low_points.is_due());
         low_points.grew(bytes(100));
         assert!(!low_points.is_due(), "what fitted before may not now");
     }
@@ -292,19 +247,16 @@ mod tests {
     }
 
     #[test]
-    fn each_further_segment_has_to_save_more_and_so_does_each_further_plan() {
+    fn each_further_plan_has_to_save_more() {
         let mut low_points = repeats([10, 20, 70]);
-        assert_eq!(low_points.least_gain(), bytes(100) / 100 * 3);
-        assert_eq!(low_points.least_planned_gain(), bytes(100) / 100);
-        low_points.found(&Found::Segment(1), 0);
-        assert_eq!(low_points.least_gain(), bytes(100) / 100 * 6);
-        low_points.found(&Found::Plan(1, PeriodPlan::new(Vec::new(), 0)), 0);
-        assert_eq!(low_points.least_planned_gain(), bytes(100) / 100 * 2);
+        assert_eq!(low_points.least_gain(), bytes(100) / 100);
+        low_points.found(&Found::Plan(1, PeriodPlan::new(Vec::new(), 0)));
+        assert_eq!(low_points.least_gain(), bytes(100) / 100 * 2);
         assert!(!low_points.is_watching(), "a plan is the end of the log");
         // Once the program needs more than ever before, it may be another.
         low_points.grew(bytes(200));
         round(&mut low_points, [10, 20, 71]);
-        assert_eq!(low_points.least_planned_gain(), bytes(101) / 100);
+        assert_eq!(low_points.least_gain(), bytes(101) / 100);
     }
 
     #[test]
@@ -327,7 +279,7 @@ mod tests {
             lowest: bytes(5),
             within: 7,
         };
-        low_points.found(&wait, bytes(50));
+        low_points.found(&wait);
         assert!(!low_points.is_due());
         low_points.took(0, MIB, bytes(7));
         low_points.gave(0, 0, bytes(6));
@@ -335,7 +287,7 @@ mod tests {
         low_points.gave(0, 0, bytes(5));
         assert!(low_points.is_due());
         low_points.look();
-        low_points.found(&wait, bytes(50));
+        low_points.found(&wait);
         for count in 1..=7 {
             assert!(!low_points.is_due(), "{count}");
             low_points.took(0, MIB, bytes(7));
@@ -350,28 +302,21 @@ mod tests {
         low_points.grew(bytes(100));
         (0..12).for_each(|_| round(&mut low_points, [10, 20, 70]));
         low_points.look();
-        low_points.found(&NOTHING, 0);
+        low_points.found(&Found::Nothing);
         let due = [(); 2].map(|()| {
             round(&mut low_points, [15, 20, 65]);
             low_points.is_due()
         });
         // One part in sixteen of 36 blocks is two.
         assert_eq!(due, [true, true]);
+        // A period without gain: once it is half as long again.
         low_points.look();
-        low_points.found(&Found::Nothing { has_period: true }, 0);
+        low_points.found(&Found::NoGain);
         let due = [(); 7].map(|()| {
             round(&mut low_points, [15, 20, 65]);
             low_points.is_due()
         });
-        // For one segment it has to be half as long again as 36, for a plan as 42.
-        assert_eq!(due, [false, false, false, true, true, true, true]);
-        low_points.look();
-        low_points.found(&Found::Nothing { has_period: true }, 0);
-        let due = [(); 7].map(|()| {
-            round(&mut low_points, [15, 20, 65]);
-            low_points.is_due()
-        });
-        assert_eq!(due, [false; 7]);
+        assert_eq!(due, [false, false, false, false, false, false, true]);
     }
 
     #[test]
@@ -386,8 +331,8 @@ mod tests {
         // A full log forgets an eighth, sixteen times.
         assert_eq!(logged, 3 * (1 << 16) + 1);
         assert!(low_points.log.blocks().is_empty());
-        // Until it has grown by what one segment would have to save: 3 % of 192 GiB.
-        for (mib, is_watching) in [(100, false), (5900, false), (6100, true)] {
+        // Until it has grown by what a plan would have to save: 1 % of 192 GiB.
+        for (mib, is_watching) in [(100, false), (2000, false), (2100, true)] {
             low_points.grew(bytes(mib));
             assert_eq!(low_points.is_watching(), is_watching, "{mib} MiB");
         }

@@ -5,8 +5,11 @@ use super::{
     space::RangeNumber,
 };
 
-/// A block that lives for more than this many periods has no place of its own in a plan.
+/// The most repetitions of the same sizes that are one period.
 const MOST_PERIODS: usize = 4;
+
+/// One part in this of the blocks of a period may have other lives than in the one before.
+const DIFFERING_PARTS: usize = 16;
 
 /// The last period of a log has to be one of repetitions that have at least one part in this of it.
 const LOG_PARTS: usize = 3;
@@ -36,39 +39,17 @@ pub(super) struct Period {
 }
 
 impl Period {
-    /// Returns the last period of a log that ends with at least so many `repetitions` of it, the same sizes in the same order.
+    /// Returns the last period of a log that ends with at least so many `repetitions` of it: the same sizes in the same order, and nearly the same lives.
     pub(super) fn of(log: &Log, repetitions: usize) -> Option<Self> {
         let blocks = log.blocks();
         let (once, repeated) = longest_repetition(blocks, repetitions)?;
         if repeated < blocks.len() / LOG_PARTS {
             return None;
         }
-        // The last one of its like that was given back tells how long it lives.
-        let life = |number: usize| {
-            let before = (0..MOST_PERIODS).map_while(|periods| number.checked_sub(periods * once));
-            let alike = before.filter(|other| blocks[*other].bytes == blocks[number].bytes);
-            alike
-                .into_iter()
-                .find_map(|other| Some((blocks[other].end()? - other, blocks[other].kind)))
-        };
-        let lives: Vec<_> = (blocks.len() - once..blocks.len()).map(life).collect();
-        let longest = lives.iter().flatten().map(|(life, _)| *life).max();
-        let periods = longest.unwrap_or(1).div_ceil(once).max(1);
-        if periods > MOST_PERIODS {
-            return None;
-        }
-        let mut lives: Vec<_> = (0..periods * once)
-            .map(|start| {
-                let life = lives[start % once];
-                Life {
-                    bytes: blocks[blocks.len() - once + start % once].bytes,
-                    start,
-                    end: life.map(|(life, _)| start + life),
-                    kind: life.map_or(0, |(_, kind)| kind),
-                    range: None,
-                }
-            })
-            .collect();
+        // Blocks that live longer, or whose lives alternate, make several periods one.
+        let several = (1..=MOST_PERIODS).map(|periods| periods * once);
+        let mut possible = several.take_while(|period| period * repetitions <= repeated);
+        let mut lives = possible.find_map(|period| last_lives(blocks, period))?;
         for (block, range) in log.still_taken() {
             let start = (block + lives.len()).checked_sub(blocks.len());
             if let Some(life) = start.and_then(|start| lives.get_mut(start)) {
@@ -78,6 +59,37 @@ impl Period {
         let (most, least) = levels(&lives);
         Some(Self { lives, most, least })
     }
+}
+
+/// Returns the lives of the last `period` blocks, unless they differ from those of the period before, or exceed it.
+fn last_lives(blocks: &[Logged], period: usize) -> Option<Vec<Life>> {
+    let first = blocks.len() - period;
+    let mut differing = 0;
+    let lives = (first..blocks.len()).map(|number| {
+        let life = |number: usize| Some(blocks[number].end()? - number);
+        let (last, before) = (life(number), life(number - period));
+        // One that is still taken has lived until now.
+        let so_far = blocks.len() - number;
+        differing += match (last, before) {
+            (Some(last), Some(before)) => usize::from(last != before),
+            (None, Some(before)) => usize::from(before < so_far),
+            (_, None) => 0,
+        };
+        let start = number - first;
+        Life {
+            bytes: blocks[number].bytes,
+            start,
+            end: before
+                .or(last)
+                .map(|life| start + life.max(last.unwrap_or(0))),
+            kind: blocks[number - period].kind,
+            range: None,
+        }
+    });
+    let lives: Vec<_> = lives.collect();
+    let fits = |it: &Life| it.end.is_none_or(|end| end - it.start <= period);
+    let is_alike = differing <= period / DIFFERING_PARTS;
+    (is_alike && lives.iter().all(fits)).then_some(lives)
 }
 
 /// Returns the period of the longest end of a log that is made of repetitions, and the length of that end.

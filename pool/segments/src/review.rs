@@ -1,4 +1,4 @@
-//! What an arena has done since it grew, to be looked at without its lock: whether one segment, or a plan, would take less memory.
+//! What an arena has done since it grew, to be looked at without its lock: whether a plan would take less memory.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::{
     log::Log,
     period::Period,
     period_plan::{Address, NEW_SEGMENT, PeriodPlan, PlannedBlock},
-    space::{Pinned, Space},
+    space::Pinned,
 };
 use binpool_allocators::Region;
 
@@ -32,13 +32,10 @@ pub struct Review {
     pub(super) idle: u64,
     pub(super) taken: u64,
     pub(super) peak: u64,
-    /// The bytes that one segment has to save at least, and a plan.
+    /// The bytes that a plan has to save at least.
     pub(super) least_gain: u64,
-    pub(super) least_planned_gain: u64,
     /// How often a period has to have been repeated.
     pub(super) repetitions: usize,
-    /// Set at a low point that is as low as any.
-    pub(super) is_lowest: bool,
     /// The bytes of the arena.
     pub(super) held: u64,
     /// The largest segment that the allocator gives.
@@ -55,25 +52,26 @@ pub struct Reviewed {
 
 #[derive(Debug)]
 pub(super) enum Found {
-    /// Nothing, or a period that cannot be placed in enough less.
-    Nothing { has_period: bool },
+    Nothing,
+    /// A period that cannot be placed in enough less.
+    NoGain,
     /// A period. At its lowest point, which comes within this number of blocks, no more than these bytes are taken.
-    Wait { lowest: u64, within: usize },
-    /// One segment of this many bytes.
-    Segment(usize),
-    /// The same, with a plan for it.
+    Wait {
+        lowest: u64,
+        within: usize,
+    },
+    /// A plan, for which one segment of this many bytes takes the place of idle ones.
     Plan(usize, PeriodPlan),
 }
 
 impl Review {
-    /// Looks for a period, and for the places of its blocks; without one, for what best fit needs in one segment. Takes up to a tenth of a second.
+    /// Looks for a period, and for the places of its blocks. Takes up to a tenth of a second.
     #[must_use]
     pub fn carry_out(self) -> Reviewed {
-        let found = self.found();
         Reviewed {
             arena: self.arena,
             changes: self.changes,
-            found,
+            found: self.found(),
         }
     }
 
@@ -81,30 +79,19 @@ impl Review {
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         let (taken, peak) = (signed(self.taken), signed(self.peak));
         let period = Period::of(&self.log, self.repetitions);
-        let period = period.filter(|it| taken + it.most >= peak / 100 * PEAK_PERCENT);
-        let has_period = period.is_some();
-        if let Some(period) = &period {
-            let lowest = taken + period.least + peak / LOWEST_PARTS;
-            if taken > lowest {
-                return Found::Wait {
-                    lowest: lowest.unsigned_abs(),
-                    within: period.lives.len(),
-                };
-            }
-            if let Some((bytes, plan)) = self.plan(period) {
-                return Found::Plan(bytes, plan);
-            }
+        let near_peak = peak / 100 * PEAK_PERCENT;
+        let Some(period) = period.filter(|it| taken + it.most >= near_peak) else {
+            return Found::Nothing;
+        };
+        let lowest = taken + period.least + peak / LOWEST_PARTS;
+        if taken > lowest {
+            return Found::Wait {
+                lowest: lowest.unsigned_abs(),
+                within: period.lives.len(),
+            };
         }
-        if !self.is_lowest || self.idle < self.least_gain {
-            return Found::Nothing { has_period };
-        }
-        let bytes = self.needed();
-        let saves = bytes > 0 && self.least_gain.saturating_add(bytes as u64) <= self.idle;
-        if saves {
-            Found::Segment(bytes)
-        } else {
-            Found::Nothing { has_period }
-        }
+        let plan = self.plan(&period);
+        plan.map_or(Found::NoGain, |(bytes, plan)| Found::Plan(bytes, plan))
     }
 
     /// Places the blocks of a period in the segments that stay and in a new one. Returns the bytes of the new one, and the plan, if that saves enough.
@@ -164,7 +151,7 @@ impl Review {
         let good = base.saturating_add(usize::try_from(missing).unwrap_or(usize::MAX));
         let layout = lay_out(&blocks, lives.len(), &taken, good)?;
         let bytes = layout.end.saturating_sub(base);
-        let needed = self.least_planned_gain.saturating_add(bytes as u64);
+        let needed = self.least_gain.saturating_add(bytes as u64);
         if bytes == 0 || bytes > self.largest || needed > self.idle {
             return None;
         }
@@ -178,59 +165,5 @@ impl Review {
             place,
         });
         Some((bytes, PeriodPlan::new(blocks.collect(), self.held)))
-    }
-
-    /// The sizes of the free ranges of the segments that stay.
-    fn free_between_taken(&self) -> impl Iterator<Item = usize> {
-        self.pinned.iter().flat_map(|pinned| {
-            let ends = pinned
-                .taken
-                .iter()
-                .map(|(_, taken)| taken.offset + taken.bytes);
-            let starts = pinned.taken.iter().map(|(_, taken)| taken.offset);
-            let (ends, starts) = (
-                [0].into_iter().chain(ends),
-                starts.chain([pinned.region.bytes]),
-            );
-            starts
-                .zip(ends)
-                .map(|(start, end)| start - end)
-                .filter(|free| *free > 0)
-        })
-    }
-
-    /// Returns what the blocks of the log would have needed in one range, placed by best fit there and in the free ranges of segments that stay.
-    /// Blocks that are taken now stay where they are.
-    fn needed(&self) -> usize {
-        let blocks = self.log.blocks();
-        let mut given: Vec<_> = (0..blocks.len())
-            .filter(|number| blocks[*number].end().is_some())
-            .collect();
-        given.sort_by_key(|number| blocks[*number].end());
-        let mut given = given.into_iter().peekable();
-        // The same bookkeeping, without memory.
-        let mut space = Space::<(), ()>::new(|(), ()| Some(()));
-        for bytes in self.free_between_taken() {
-            space.add(bytes, false);
-        }
-        let region = space.add(usize::MAX / 2, false);
-        let mut places = vec![None; blocks.len()];
-        let mut top = 0;
-        for (number, block) in blocks.iter().enumerate() {
-            while let Some(ended) = given.next_if(|other| blocks[*other].end() <= Some(number)) {
-                if let Some(place) = places[ended].take() {
-                    space.give(place, (), None);
-                }
-            }
-            if block.end().is_some()
-                && let Some(taken) = space.take(block.bytes, None, true, |(), _| true)
-            {
-                if taken.segment == region {
-                    top = top.max(taken.region.offset + block.bytes);
-                }
-                places[number] = Some(taken.range);
-            }
-        }
-        top
     }
 }

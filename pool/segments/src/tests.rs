@@ -63,7 +63,7 @@ fn join(
     largest: usize,
 ) -> Option<(usize, Vec<Leaving<&'static str, Queue>>)> {
     let reviewed = segments.review(0, bytes, largest)?.carry_out();
-    segments.join_idle(reviewed, bytes, alignment, largest, |_| true, |_| true)
+    segments.join_idle(reviewed, bytes, alignment, |_| true, |_| true)
 }
 
 fn names(leaving: &[Leaving<&'static str, Queue>]) -> Vec<&'static str> {
@@ -340,17 +340,18 @@ fn at_a_low_point() -> Segments<&'static str, Queue> {
     let mut segments = segments();
     segments.add_idle("one", 60 * MIB);
     segments.add_idle("two", 60 * MIB);
-    while !segments.is_at_low_point(0, 20 * MIB) {
-        let blocks = [(); 2].map(|()| segments.take(0, 50 * MIB, |_| true).unwrap());
+    for _ in 0..4 {
+        let blocks = [(); 2].map(|()| segments.take_anywhere(50 * MIB, |_| true).unwrap());
         for block in blocks {
             segments.give(block.range, 0, None);
         }
     }
+    assert!(segments.is_at_low_point(0, 20 * MIB));
     segments
 }
 
 #[test]
-fn at_a_low_point_one_segment_takes_the_place_of_idle_ones_that_have_more() {
+fn at_a_low_point_the_segment_of_a_plan_takes_the_place_of_idle_ones_that_have_more() {
     let mut segments = at_a_low_point();
     // What is small does not wait for it.
     assert!(!segments.is_at_low_point(0, 1));
@@ -366,19 +367,16 @@ fn at_a_low_point_one_segment_takes_the_place_of_idle_ones_that_have_more() {
 }
 
 #[test]
-fn where_the_largest_segment_is_smaller_several_take_the_place_of_idle_ones() {
-    for (refused_at, sizes) in [(3, [34, 34, 34, 6]), (1, [34, 6, 6, 6])] {
-        let mut segments = at_a_low_point();
-        let (mut size, _) = join(&mut segments, MIB, MIB, 40 * MIB).unwrap();
-        for (made, expected) in sizes.into_iter().enumerate() {
-            assert_eq!(size, expected * MIB, "after {made} segments");
-            segments.add(0, "part", size, MIB).unwrap();
-            if made + 1 == refused_at {
-                segments.refuse(1 << 40);
-            }
-            size = segments.grow(0, MIB, 100 * MIB as u64, 1, PLENTY).0;
-        }
-    }
+fn a_plan_for_which_the_allocator_has_no_segment_is_not_made() {
+    let mut segments = at_a_low_point();
+    assert!(join(&mut segments, MIB, MIB, 99 * MIB).is_none());
+    assert_eq!(segments.bytes(), 120 * MIB as u64);
+    // The device refuses it: the next segment has the place of no plan.
+    let mut segments = at_a_low_point();
+    let (bytes, _) = join(&mut segments, 50 * MIB, 1, usize::MAX).unwrap();
+    segments.refuse(bytes);
+    segments.add(0, "own", 50 * MIB, 50 * MIB).unwrap();
+    assert!(!segments.watches_carves(0));
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! 3. A block of a queue that the program is done with.
 //! 4. In a pool of bins above its high water: a larger block. If there is none, free blocks are released.
 //! 5. In a pool of segments or pages: quarantined and unscrubbed memory is tried again, and cached blocks go back to their segments. At a low
-//!    point of the program, one segment may then take the place of idle ones, or a plan that of all the program repeats. Otherwise a range is taken: at once; or once commands have been
+//!    point of the program, a plan may then take the place of idle segments. Otherwise a range is taken: at once; or once commands have been
 //!    checked, again and again while that is cheaper than new memory; or after a wait.
 //! 6. New memory: a block of its own, a segment, or pages.
 //!
@@ -241,7 +241,7 @@ pub(crate) enum Step<B: Backend, O> {
     Retry,
     /// Puts these blocks back into their segments.
     Return(Vec<HeldBlock<B, O>>),
-    /// Checks what a review finds: whether one segment in the place of idle ones would save memory.
+    /// Checks whether a plan would save memory.
     Review(Box<Review>),
     /// Takes the blocks out of all caches. Blocks of at most this many bytes may serve the request.
     Flush(usize),
@@ -631,7 +631,7 @@ impl<B: Backend, O> State<B, O> {
         }
     }
 
-    /// At a low point of the program, checks whether one segment in the place of idle ones would save memory.
+    /// At a low point of the program, checks whether a plan would save memory.
     fn review(&mut self, ask: &Ask) -> Option<Box<Review>> {
         let Request { home, bytes, .. } = ask.request;
         // A pool above a limit that was lowered gets no segment for those that leave, and pages that must not move stay.
@@ -641,16 +641,15 @@ impl<B: Backend, O> State<B, O> {
         self.segments.review(home, bytes, largest).map(Box::new)
     }
 
-    /// Asks for that segment.
+    /// Asks for the segment or the pages of a plan.
     fn join_idle(&mut self, ask: &mut Ask) -> Option<Step<B, O>> {
         let reviewed = *ask.reviewed.take()?;
-        let (alignment, largest) = (self.rules.alignment, ask.limits.largest);
+        let alignment = self.rules.alignment;
         let (queues, key) = (&self.queues, ask.queue_key);
         let (bytes, leaving) = self.segments.join_idle(
             reviewed,
             ask.request.bytes,
             alignment,
-            largest,
             |uses| uses.iter().all(|use_| queues.is_before(*use_, key)),
             |uses| queues.are_over(uses),
         )?;

@@ -246,9 +246,8 @@ impl World {
             return;
         };
         let reviewed = review.carry_out();
-        let (segments, most) = (&mut self.segments, usize::MAX);
-        let Some((bytes, leaving)) = segments.join_idle(reviewed, bytes, 1, most, usable, over)
-        else {
+        let joined = self.segments.join_idle(reviewed, bytes, 1, usable, over);
+        let Some((bytes, leaving)) = joined else {
             return;
         };
         self.let_go(leaving);
