@@ -2,8 +2,8 @@
 //! them: see `scripts/density`, which runs this.
 //!
 //! Each recorded program is replayed several times in a row in one pool, and so are copies of it whose sizes are multiplied by 0.7 to 1.4.
-//! Of the first round, the figure is the most memory that the pool reserves over the most that the program has live; of the rounds from the
-//! third on, when the pool has seen the work, that and the calls by which it takes or maps memory. The rules of the pool are judged by the
+//! Of the first round, the figure is the most memory that the pool reserves over the most that the program has live; of the last
+//! rounds, when the pool has seen the work, that and the calls by which it takes or maps memory. The rules of the pool are judged by the
 //! copies: the sizes of the programs themselves were before the eyes of those who wrote the rules.
 //!
 //! The exit status is 1 where a figure is above the recorded one, and 2 where there is nothing to compare.

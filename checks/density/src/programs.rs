@@ -23,7 +23,10 @@ const COPIES: u64 = 8;
 const JUDGED_COPIES: u64 = 2;
 
 /// How many times in a row a program is replayed.
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 8;
+
+/// The last of these count, when the pool has planned what repeats.
+const WARM_ROUNDS: usize = 2;
 
 /// The same for programs by which rules are judged, by the second half: what creeps from round to round shows.
 const JUDGED_ROUNDS: usize = 60;
@@ -48,7 +51,7 @@ pub(crate) struct Measured {
 struct Taken {
     /// In the first round, the most that is reserved over the most that is live.
     cold_reserved: f64,
-    /// The same from the third round on, or in the second half of many.
+    /// The same in the last rounds, or in the second half of many.
     warm_reserved: f64,
     /// The same in any round.
     most_reserved: f64,
@@ -192,8 +195,13 @@ fn taken(
     let rounds = &measured.outcome.rounds;
     let over_live = |reserved: u64, live: u64| reserved as f64 / live as f64;
     let nothing = (f64::NAN, f64::NAN);
+    let warm = if rounds.len() < JUDGED_ROUNDS {
+        WARM_ROUNDS
+    } else {
+        JUDGED_ROUNDS / 2
+    };
     // Warm are those from the third on of these.
-    let skipped = rounds.len() / JUDGED_ROUNDS * (JUDGED_ROUNDS / 2 - 2);
+    let skipped = rounds.len().saturating_sub(warm + 2);
     let (warm_reserved, warm_calls) = Warm::of(&rounds[skipped..]).map_or(nothing, |warm| {
         let sum = &warm.sum;
         let calls = match allocator {

@@ -30,10 +30,10 @@ pub(crate) const COLD: Sheet = Sheet {
     columns: &[("reserved / live", 3)],
 };
 
-/// The rounds from the third on.
+/// The last rounds.
 pub(crate) const WARM: Sheet = Sheet {
     head: "\
-# What a pool takes that has seen the work: of six rounds of a program in one pool, on the mock device, those from the third on. First the
+# What a pool takes that has seen the work: of eight rounds of a program in one pool, on the mock device, the last two. First the
 # calls of a round that take segments from the device, or with pages of virtual memory map some; then the memory that is reserved at most
 # over what is live at most. Each on a program itself, and the mean and the worst of 8 copies with other sizes, with each `GrowthPolicy`.
 # Written by `scripts/density --record`.
