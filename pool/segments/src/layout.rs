@@ -5,9 +5,6 @@
 
 use std::{cmp::Reverse, iter};
 
-/// How many places are looked at, which takes up to a tenth of a second.
-const MOST_STEPS: usize = 32_000_000;
-
 /// How many numbers of a list are moved in the time in which one place is looked at.
 const MOVED_PER_STEP: usize = 32;
 
@@ -87,18 +84,19 @@ pub(super) struct Layout {
 }
 
 /// Returns places for these blocks of a period, which has as many blocks as `period`, beside those that are `taken`. An `end` of `good` bytes is good
-/// enough. Returns `None` if there are too many blocks.
+/// enough. Looks at this number of places. Returns `None` if there are too many blocks for that.
 pub(super) fn lay_out(
     blocks: &[Block],
     period: usize,
     taken: &[Taken],
     good: usize,
+    steps: usize,
 ) -> Option<Layout> {
     let mut search = Search {
         blocks,
         period,
         taken,
-        steps: MOST_STEPS,
+        steps,
         best: None,
     };
     for key in [Block::by_size, Block::by_life, Block::by_area] {
@@ -286,6 +284,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const STEPS: usize = 1 << 20;
+
     fn block(bytes: usize, start: usize, end: usize) -> Block {
         Block {
             bytes,
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn blocks_that_live_one_after_the_other_share_a_place() {
         let blocks = [block(10, 0, 1), block(10, 1, 2), block(4, 0, 2)];
-        let layout = lay_out(&blocks, 2, &[], 0).unwrap();
+        let layout = lay_out(&blocks, 2, &[], 0, STEPS).unwrap();
         assert_eq!(
             layout,
             Layout {
@@ -335,7 +335,7 @@ mod tests {
     fn a_period_begins_again_after_its_end() {
         // The first one lives until the second one of the next period has come.
         let blocks = [block(10, 2, 5), block(10, 1, 2), block(10, 0, 1)];
-        let layout = lay_out(&blocks, 3, &[], 0).unwrap();
+        let layout = lay_out(&blocks, 3, &[], 0, STEPS).unwrap();
         assert_eq!(layout.end, 20);
         assert!(is_valid(&blocks, 3, &[], &layout));
     }
@@ -346,7 +346,7 @@ mod tests {
             kind: 1,
             ..block(10, 1, 2)
         };
-        let layout = lay_out(&[block(10, 0, 1), other], 2, &[], 0).unwrap();
+        let layout = lay_out(&[block(10, 0, 1), other], 2, &[], 0, STEPS).unwrap();
         assert_eq!(layout.end, 20);
     }
 
@@ -359,15 +359,16 @@ mod tests {
             block(6, 5, 8),
             block(5, 3, 5),
         ];
-        let layout = lay_out(&blocks, 8, &[], 10).unwrap();
+        let layout = lay_out(&blocks, 8, &[], 10, STEPS).unwrap();
         assert!(layout.end <= 11, "{layout:?}");
     }
 
     #[test]
     fn too_many_blocks_have_no_layout() {
         // All live at once, so each looks at all others.
-        let blocks = vec![block(1, 0, 9000); 9000];
-        assert!(lay_out(&blocks, 9000, &[], 0).is_none());
+        let blocks = vec![block(1, 0, 90); 90];
+        let ends = [90 * 90, 90].map(|steps| lay_out(&blocks, 90, &[], 0, steps).map(|it| it.end));
+        assert_eq!(ends, [Some(90), None]);
     }
 
     proptest! {
@@ -389,7 +390,7 @@ mod tests {
                 high: low + bytes,
                 by: (!always).then_some(block(bytes, low % period, low % period + 50)),
             }).collect();
-            let layout = lay_out(&blocks, period, &taken, 0).unwrap();
+            let layout = lay_out(&blocks, period, &taken, 0, STEPS).unwrap();
             prop_assert!(is_valid(&blocks, period, &taken, &layout));
             // No more than if they lived at the same time.
             let all: usize = blocks.iter().map(|it| it.bytes).sum();

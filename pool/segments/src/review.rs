@@ -14,6 +14,9 @@ use binpool_allocators::Region;
 /// A period counts if it comes as near to the peak as this many percent of it: others are a part of what the program repeats.
 const PEAK_PERCENT: i64 = 75;
 
+/// How many places are looked at, which takes up to a tenth of a second.
+const MOST_STEPS: usize = 32_000_000;
+
 /// A layout is good enough that has one part in this more than what is taken at once.
 const GOOD_PARTS: u64 = 128;
 
@@ -149,7 +152,7 @@ impl Review {
         let pinned: usize = self.pinned.iter().map(|pinned| pinned.region.bytes).sum();
         let missing = most.saturating_sub(pinned as u64) + most / GOOD_PARTS;
         let good = base.saturating_add(usize::try_from(missing).unwrap_or(usize::MAX));
-        let layout = lay_out(&blocks, lives.len(), &taken, good)?;
+        let layout = lay_out(&blocks, lives.len(), &taken, good, MOST_STEPS)?;
         let bytes = layout.end.saturating_sub(base);
         let needed = self.least_gain.saturating_add(bytes as u64);
         if bytes == 0 || bytes > self.largest || needed > self.idle {

@@ -339,7 +339,8 @@ fn rounds(world: &mut World, steps: &[Option<usize>], extra: &[Option<usize>], r
         let more = extra.get(round).copied().flatten();
         for (number, step) in steps.iter().enumerate() {
             let more = more.filter(|_| number == round % steps.len());
-            for pages in [*step, more.map(|more| more % 9 + 1)] {
+            let more = more.map(|more| Some(more % 9 + 1));
+            for pages in [Some(*step), more].into_iter().flatten() {
                 match pages {
                     Some(pages) => drop(world.take(0, pages * PAGE, 1)),
                     None if world.blocks.is_empty() => {}
@@ -376,20 +377,26 @@ proptest! {
 #[test]
 fn a_program_that_repeats_is_planned_and_its_pages_stay_where_they_are() {
     let mut world = World::new(1 << 40, true);
-    // Best fit has no good place for the last one.
-    let steps = [30, 10, 30, 10, 30, 10].map(Some);
-    let steps = [
-        &steps[..],
-        &[None, None, None, Some(45), None, Some(25), None, Some(50)],
-    ]
-    .concat();
-    rounds(&mut world, &steps, &[], 8);
-    assert_eq!(world.plans, 1);
-    let (places, bytes) = (world.places(), world.segments.bytes());
-    // At most 145 pages are in use at once.
-    assert!(bytes <= 152 * PAGE as u64, "{} pages", bytes / PAGE as u64);
-    let maps = world.maps();
-    rounds(&mut world, &steps, &[], 8);
-    assert_eq!((world.plans, world.maps()), (1, maps));
-    assert_eq!((world.places(), world.segments.bytes()), (places, bytes));
+    let sizes = (0..60).map(|number| 7 * number * number % 61 + 5);
+    let steps = sizes.enumerate().flat_map(|(number, pages)| {
+        let gone = (number > 3).then_some(None);
+        [Some(Some(pages)), gone].into_iter().flatten()
+    });
+    let steps: Vec<Option<usize>> = steps.collect();
+    rounds(&mut world, &steps, &[], 2);
+    let before = world.segments.bytes();
+    assert_eq!(world.plans, 0);
+    rounds(&mut world, &steps, &[], 12);
+    assert!(world.plans > 0 && world.segments.bytes() < before / 10 * 9);
+    let now = |world: &World| {
+        (
+            world.plans,
+            world.maps(),
+            world.places(),
+            world.segments.bytes(),
+        )
+    };
+    let planned = now(&world);
+    rounds(&mut world, &steps, &[], 12);
+    assert_eq!(now(&world), planned);
 }
