@@ -209,7 +209,13 @@ impl<M, U: Clone + Default> Arena<M, U> {
         if let Some(plan) = plan {
             self.follow(plan, (key, 0));
         }
-        let taken = match self.take_planned(bytes, true, |_| true) {
+        // Which queue may have a range of another segment is not known here.
+        let plan = self.plan.as_ref().and_then(|plan| plan.place(bytes));
+        let planned = match plan {
+            Some((segment, _)) if segment == key => self.take_planned(bytes, false, |_| true),
+            _ => None,
+        };
+        let taken = match planned {
             Some(TakenAt::Taken(taken)) => taken,
             _ => self.space.take_first(key, bytes)?,
         };
