@@ -85,8 +85,9 @@ fn the_same_work_256_times_takes_a_tenth_more_than_at_first_and_ends_on_a_level(
                 most(&reserved) <= first / 10 * 11,
                 "{name}, {allocator}: {reserved:?}"
             );
+            // Pages of a program on several queues come one by one: a hundredth more at most.
             assert!(
-                last <= most(&reserved[..192]),
+                last <= most(&reserved[..192]) / 100 * 101,
                 "{name}, {allocator}: {reserved:?}"
             );
         }
