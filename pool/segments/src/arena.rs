@@ -327,7 +327,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
         u32::try_from(number).unwrap_or(u32::MAX)
     }
 
-    /// Returns whether a request for `bytes` bytes should first check whether [one segment](Self::join_idle) would save memory.
+    /// Returns whether a request for `bytes` bytes should first check whether [a plan](Self::review) would save memory.
     pub(super) fn is_at_low_point(&self, bytes: usize) -> bool {
         self.low_points.is_due() && !self.placement.is_small(bytes)
     }

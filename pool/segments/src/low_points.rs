@@ -115,8 +115,7 @@ impl LowPoints {
         self.is_high = false;
         let has_come = self.awaited.is_some_and(|awaited| taken <= awaited);
         let is_time = has_come || self.log.blocks().len() >= self.next_look;
-        let has_repeated = self.visits >= LEAST_VISITS && self.is_watching;
-        self.is_due |= has_repeated && is_time;
+        self.is_due |= self.visits >= LEAST_VISITS && is_time;
     }
 
     fn is_near_peak(&self, taken: u64) -> bool {

@@ -48,8 +48,7 @@ impl<B: Backend, O> State<B, O> {
         let queues = &self.queues;
         let mut oldest = self.pending.oldest(bin, bytes).take(MAX_BLOCKS_SEARCHED);
         let ready = oldest.find(|(_, uses)| {
-            (across || is_own(queues, uses, queue_key))
-                && uses.iter().all(|use_| queues.is_before(*use_, queue_key))
+            (across || is_own(queues, uses, queue_key)) && queues.are_before(uses, queue_key)
         });
         if let Some((index, _)) = ready {
             drop(oldest);
@@ -61,9 +60,7 @@ impl<B: Backend, O> State<B, O> {
                 return None;
             }
             let (index, uses) = other.free_list.oldest(bin, bytes).next()?;
-            let ready = uses
-                .iter()
-                .all(|use_| self.queues.is_before(*use_, queue_key));
+            let ready = queues.are_before(uses, queue_key);
             ready.then_some((key, index))
         });
         let (key, index) = ready?;

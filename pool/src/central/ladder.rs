@@ -650,7 +650,7 @@ impl<B: Backend, O> State<B, O> {
             reviewed,
             ask.request.bytes,
             alignment,
-            |uses| uses.iter().all(|use_| queues.is_before(*use_, key)),
+            |uses| queues.are_before(uses, key),
             |uses| queues.are_over(uses),
         )?;
         self.count_released(&leaving);

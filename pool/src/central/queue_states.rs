@@ -141,6 +141,11 @@ impl<B: Backend, O> QueueStates<B, O> {
         !self.are_over(uses) && self.ready_for(uses).is_none()
     }
 
+    /// Returns whether each of these uses [is before](Self::is_before) later commands of a queue.
+    pub(crate) fn are_before(&self, uses: &[QueueUse], queue_key: QueueKey) -> bool {
+        uses.iter().all(|use_| self.is_before(*use_, queue_key))
+    }
+
     /// Returns whether the commands of this use have ended, or end before any later command of the queue of `queue_key` starts.
     pub(crate) fn is_before(&self, use_: QueueUse, queue_key: QueueKey) -> bool {
         self.is_over(use_)

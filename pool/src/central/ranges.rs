@@ -45,7 +45,7 @@ impl<B: Backend, O> State<B, O> {
             return None;
         }
         let (queues, segments) = (&self.queues, &mut self.segments);
-        let is_free = |uses: &QueueUses| uses.iter().all(|use_| queues.is_before(*use_, queue_key));
+        let is_free = |uses: &QueueUses| queues.are_before(uses, queue_key);
         let carved = match filter {
             RangeFilter::Free => segments
                 .take(request.home, request.bytes, is_free)
@@ -146,7 +146,7 @@ impl<B: Backend, O> State<B, O> {
         };
         self.segments.plan(
             request,
-            |uses| uses.iter().all(|use_| queues.is_before(*use_, queue_key)),
+            |uses| queues.are_before(uses, queue_key),
             |uses| queues.are_over(uses),
             after,
         )
