@@ -151,8 +151,8 @@ impl Checked {
     }
 
     fn take(&mut self, bytes: usize, wanted: Option<u8>, anywhere: bool, may_grow: bool) {
-        if !anywhere && self.join(bytes, may_grow) {
-            return;
+        if !anywhere {
+            self.join(bytes, may_grow);
         }
         let usable = may_have(wanted);
         let carved = if anywhere {
@@ -184,28 +184,29 @@ impl Checked {
         }
     }
 
-    /// At a low point, puts the segment of a plan in the place of idle ones, if that saves memory. Returns whether the block lies in a place of the plan.
-    fn join(&mut self, bytes: usize, may_grow: bool) -> bool {
+    /// At a low point, puts the segment of a plan in the place of idle ones, if that saves memory.
+    fn join(&mut self, bytes: usize, may_grow: bool) {
         let most = if may_grow { usize::MAX } else { 0 };
+        let unneeded = self.segments.take_unneeded(0, |_| true);
+        self.see_off(unneeded, |_| true);
         let Some(review) = self.segments.review(0, bytes, most) else {
-            return false;
+            return;
         };
         let reviewed = review.carry_out();
         let (segments, alignment) = (&mut self.segments, self.alignment);
         let all = |_: &Queue| true;
-        let Some((size, leaving)) = segments.join_idle(reviewed, bytes, alignment, all, all) else {
-            return false;
+        let Some((plan, leaving)) = segments.join_idle(reviewed, bytes, alignment, all, all) else {
+            return;
         };
+        let size = plan.bytes;
         let before = self.segments.bytes();
         self.see_off(leaving, |_| true);
         let segment = self.map.len();
         self.map.push(Some(vec![Cell::Free(0); size / alignment]));
         let region = Region::first(size);
         let root = Piece { segment, region };
-        let carved = self.segments.add(0, root, size, bytes);
+        self.segments.add_planned(plan, root);
         assert_eq!(self.segments.bytes(), before + size as u64);
-        self.settle_in(carved.expect("it has room for the block"), bytes);
-        true
     }
 
     fn grow(&mut self, bytes: usize) {

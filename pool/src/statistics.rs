@@ -87,6 +87,12 @@ pub struct PoolStatistics {
     pub managed_bytes: u64,
     /// The highest value of `managed_bytes`.
     pub peak_managed_bytes: u64,
+    /// The blocks of a period, if the program repeats its work and the pool places its blocks by a plan; 0 without one. Small blocks are not counted.
+    pub planned_blocks: u64,
+    /// The bytes of the segments in which these blocks lie.
+    pub planned_bytes: u64,
+    /// The most bytes of these segments that are in use at once, by the plan.
+    pub planned_peak_bytes: u64,
     /// Allocations served from held memory. With a [`ScrubPolicy`](crate::ScrubPolicy), hits and misses also count
     /// allocations that failed because the block could not be filled with zeros.
     pub hits: u64,
@@ -137,6 +143,9 @@ macro_rules! for_each_counter {
                 pending_bytes: Bytes, "The part of the held bytes that commands may still use.";
                 managed_bytes: Bytes, "Bytes that the pool has from its allocator.";
                 peak_managed_bytes: Bytes, "Peak of the managed bytes.";
+                planned_blocks: Count, "Blocks that the program allocates again and again, and that have planned places.";
+                planned_bytes: Bytes, "Bytes of the segments with planned places.";
+                planned_peak_bytes: Bytes, "Peak of the planned bytes in use, by the plan.";
             }
             counters: {
                 hits, "Allocations served from the pool's memory.";
@@ -193,6 +202,27 @@ impl PoolStatistics {
             0 => 0.0,
             all => self.hits as f64 / all as f64,
         }
+    }
+
+    /// Returns the planned bytes over those that are in use at most; `None` without a plan.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a ratio for people; exact up to 8 PiB"
+    )]
+    pub fn planned_over_peak(&self) -> Option<f64> {
+        let has_plan = self.planned_peak_bytes > 0;
+        has_plan.then(|| self.planned_bytes as f64 / self.planned_peak_bytes as f64)
+    }
+
+    /// Returns after how many blocks the program repeats its work, and how densely they are planned, in words; `None` without a plan.
+    #[must_use]
+    pub fn repetition(&self) -> Option<String> {
+        let ratio = self.planned_over_peak()?;
+        let blocks = words::blocks(self.planned_blocks);
+        Some(format!(
+            "repeats every {blocks}, planned at {ratio:.3} times what is live"
+        ))
     }
 }
 
@@ -257,6 +287,10 @@ impl fmt::Display for PoolStatistics {
         for (what, bytes, remark) in rows {
             writeln!(f, "{what:<11} {:>9}   {remark}", words::bytes(bytes))?;
         }
+        if let Some(repetition) = self.repetition() {
+            let bytes = words::bytes(self.planned_bytes);
+            writeln!(f, "planned     {bytes:>9}   {repetition}")?;
+        }
         let percent = format!("{:.1} %", self.hit_rate() * 100.0);
         write!(
             f,
@@ -304,5 +338,19 @@ mod tests {
             let line = format!("{held_bytes} B   {held}, kept for the next requests\n");
             assert!(text.contains(&line), "{text}");
         }
+    }
+
+    #[test]
+    fn a_plan_is_told_as_a_period_and_a_ratio() {
+        let statistics = PoolStatistics {
+            planned_blocks: 924,
+            planned_bytes: 1020,
+            planned_peak_bytes: 1000,
+            ..PoolStatistics::default()
+        };
+        let line = "planned        1020 B   repeats every 924 blocks, planned at 1.020 times what is live\n";
+        let text = statistics.to_string();
+        assert!(text.contains(line), "{text}");
+        assert!(!PoolStatistics::default().to_string().contains("planned"));
     }
 }

@@ -59,6 +59,12 @@ class Statistics:
     """The bytes that the pool has from the device."""
     peak_managed_bytes: int
     """The peak of the bytes from the device."""
+    planned_blocks: int
+    """The blocks of a period, if the program repeats its work and the pool has a plan for it; otherwise 0."""
+    planned_bytes: int
+    """The bytes of the segments with planned places."""
+    planned_peak_bytes: int
+    """The most of the planned bytes that are in use at once."""
     hits: int
     """The requests served from free memory."""
     ended_hits: int

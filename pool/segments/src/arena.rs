@@ -180,6 +180,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
             region: taken.region,
             segment: Arc::clone(root),
             view: taken.view,
+            is_watched: self.watches_carves(),
         })
     }
 
@@ -195,30 +196,16 @@ impl<M, U: Clone + Default> Arena<M, U> {
         self.carved(taken)
     }
 
-    /// Adds a segment of `size` bytes, and takes the first `bytes` of it.
-    pub(super) fn add(
-        &mut self,
-        memory: M,
-        size: usize,
-        bytes: usize,
-        is_small: bool,
-        plan: Option<PeriodPlan>,
-    ) -> Option<Carved<M, U>> {
+    /// Adds a segment of `size` bytes, all of it free.
+    pub(super) fn add(&mut self, memory: M, size: usize, is_small: bool) -> SegmentKey {
         let key = self.space.add(size, is_small);
         self.set_root(key, memory);
-        if let Some(plan) = plan {
-            self.follow(plan, (key, 0));
-        }
-        // Which queue may have a range of another segment is not known here.
-        let plan = self.plan.as_ref().and_then(|plan| plan.place(bytes));
-        let planned = match plan {
-            Some((segment, _)) if segment == key => self.take_planned(bytes, false, |_| true),
-            _ => None,
-        };
-        let taken = match planned {
-            Some(TakenAt::Taken(taken)) => taken,
-            _ => self.space.take_first(key, bytes)?,
-        };
+        key
+    }
+
+    /// Takes the first `bytes` bytes of a segment that was just added.
+    pub(super) fn take_first(&mut self, key: SegmentKey, bytes: usize) -> Option<Carved<M, U>> {
+        let taken = self.space.take_first(key, bytes)?;
         self.note_taken(taken.range, (taken.segment, taken.region));
         self.carved(taken)
     }
@@ -411,6 +398,12 @@ impl<M, U: Clone + Default> Arena<M, U> {
         plan.is_some_and(|plan| plan.uses(segment))
     }
 
+    /// Returns whether there is a plan, and an idle segment is not needed for it.
+    pub(super) fn is_outside_plan(&self, idle: Idle) -> bool {
+        let plan = self.plan.as_ref();
+        plan.is_some_and(|plan| !idle.is_small && !plan.uses(idle.segment))
+    }
+
     /// Takes the planned place of a block, if it is free and its uses are `usable`.
     fn take_planned(
         &mut self,
@@ -434,7 +427,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
             self.end_plan();
             self.low_points.plan_failed();
             self.low_points.watch();
-        } else if plan.has_unneeded_pages() {
+        } else if plan.has_unneeded_memory() {
             self.low_points.look_again();
         }
     }

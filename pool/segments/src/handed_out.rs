@@ -91,6 +91,8 @@ pub struct Ready<M> {
     pub segment: Arc<M>,
     /// A cached view of exactly these bytes.
     pub view: Option<M>,
+    /// Whether the arena [watches](super::Segments::watches_carves) what is carved.
+    pub is_watched: bool,
 }
 
 /// Releases views through the allocator that made them.

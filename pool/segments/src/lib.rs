@@ -29,7 +29,6 @@ use arena::{Arena, Pages};
 use arenas::Locked;
 use growth::{Growth, LEAST_SEGMENT};
 use pages::{PagesKey, Stale};
-use period_plan::PeriodPlan;
 use placement::Placement;
 use space::{Idle, SegmentKey};
 
@@ -37,6 +36,7 @@ pub use arenas::Arenas;
 pub use growth_policy::GrowthPolicy;
 pub use handed_out::{Carved, Leaving, Place, RangeKey, RangeState, Ready, SegmentState};
 pub use mapping::{Done, Mapping, PageRequest, Plan};
+pub use period_plan::{NewPlan, Planned};
 pub use review::{Review, Reviewed};
 
 use binpool_allocators::Region;
@@ -83,8 +83,6 @@ pub struct Segments<M, U> {
     page_bytes: Option<usize>,
     /// Set while nothing may leave or move.
     is_kept: bool,
-    /// The plan for the next segment that is added to this arena.
-    plan: Option<(usize, PeriodPlan)>,
     /// The bytes of free pages that a plan does not need, and the arena that they are in.
     unneeded: Option<(usize, u64)>,
     /// Returns the combined uses of two free neighbours.
@@ -108,7 +106,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             free_at_sweep: HashSet::new(),
             page_bytes: None,
             is_kept: false,
-            plan: None,
             unneeded: None,
             join,
         }
@@ -338,17 +335,27 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let number = home % self.bytes.len();
         self.count(number, size);
         let mut arena = self.arenas.to_add(home);
-        let plan = self
-            .plan
-            .take_if(|(arena, _)| !is_small && *arena == number);
-        if !is_small && plan.is_none() && self.growth.joins_idle() {
+        if !is_small && self.growth.joins_idle() {
             arena.grew(self.bytes[number]);
         }
-        let carved = arena.add(memory, size, bytes, is_small, plan.map(|(_, plan)| plan));
+        let key = arena.add(memory, size, is_small);
+        let carved = arena.take_first(key, bytes);
         drop(arena);
         self.growth.accept(self.bytes());
         self.tell_arenas();
         carved
+    }
+
+    /// Adds the segment of a plan, all of it free, and begins that.
+    pub fn add_planned(&mut self, plan: NewPlan, memory: M) {
+        let NewPlan { arena, bytes, plan } = plan;
+        self.count(arena, bytes);
+        let mut locked = self.arenas.to_add(arena);
+        let key = locked.add(memory, bytes, false);
+        locked.follow(plan, (key, 0));
+        drop(locked);
+        self.growth.accept(self.bytes());
+        self.tell_arenas();
     }
 
     /// The segment that a taken range belongs to, and the position of the range in it.
@@ -427,6 +434,24 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.growth.set_room(room);
     }
 
+    /// Returns what the arenas have planned, all together: nothing if no arena follows a plan.
+    #[must_use]
+    pub fn planned(&self) -> Planned {
+        let mut all = Planned::default();
+        for arena in self.arenas.each() {
+            let planned = arena.plan.as_ref().map(|plan| plan.planned);
+            let Planned {
+                blocks,
+                bytes,
+                most_taken,
+            } = planned.unwrap_or_default();
+            all.blocks += blocks;
+            all.bytes += bytes;
+            all.most_taken += most_taken;
+        }
+        all
+    }
+
     /// Returns whether the arena `home` looks for a period of the program, or follows a plan for one. Blocks that are not small should not be cached
     /// outside of it then.
     #[must_use]
@@ -455,11 +480,10 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         review.filter(|_| self.growth.joins_idle() && !self.is_kept && largest > 0)
     }
 
-    /// If a review has found a plan, returns the size of the segment to [add](Self::add) for it, and the idle ones in whose place it comes. It has room
-    /// for `bytes` bytes.
+    /// If a review has found a plan, returns it, with room for `bytes` bytes, and the idle segments in whose place its own is [added](Self::add_planned).
     ///
-    /// Of pages, it returns the bytes to [map](Self::plan) for a plan, which [follows](Self::follow) then, and free pages that are not needed any more, if
-    /// their uses are `over`. Those whose uses are `movable` can be mapped a second time.
+    /// On pages, its bytes are to be [mapped](Self::plan) before it [begins](Self::follow), and what leaves are free pages that are not needed any more,
+    /// if their uses are `over`. Those whose uses are `movable` can be mapped a second time.
     pub fn join_idle(
         &mut self,
         reviewed: Reviewed,
@@ -467,7 +491,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         alignment: usize,
         movable: impl Fn(&U) -> bool,
         over: impl Fn(&U) -> bool,
-    ) -> Option<(usize, Vec<Leaving<M, U>>)> {
+    ) -> Option<(NewPlan, Vec<Leaving<M, U>>)> {
         let arena = reviewed.arena;
         if self.is_kept {
             return None;
@@ -476,7 +500,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             return self.join_pages(reviewed, page_bytes, movable, over);
         }
         let (region, idle, plan) = self.arenas.numbered(arena).join_idle(reviewed)?;
-        self.plan = Some((arena, plan));
         let leaving = idle.into_iter().filter_map(|idle| {
             self.remove(IdleSegment {
                 bytes: idle.bytes,
@@ -484,8 +507,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
                 arena,
             })
         });
-        let region = region.max(bytes).next_multiple_of(alignment);
-        Some((region, leaving.collect()))
+        let leaving = leaving.collect();
+        let bytes = region.max(bytes).next_multiple_of(alignment);
+        Some((NewPlan { arena, bytes, plan }, leaving))
     }
 
     /// The same for pages, of which enough are free whose uses are `movable`. Those that the plan does not need leave now if their uses are `over`, or
@@ -496,24 +520,30 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         page_bytes: usize,
         movable: impl Fn(&U) -> bool,
         over: impl Fn(&U) -> bool,
-    ) -> Option<(usize, Vec<Leaving<M, U>>)> {
-        let number = reviewed.arena;
-        let (bytes, _, plan) = self.arenas.numbered(number).join_idle(reviewed)?;
+    ) -> Option<(NewPlan, Vec<Leaving<M, U>>)> {
+        let arena = reviewed.arena;
+        let (bytes, _, plan) = self.arenas.numbered(arena).join_idle(reviewed)?;
         let bytes = bytes.next_multiple_of(page_bytes);
         let free = self
             .free_pages(&|uses: &U| movable(uses) || over(uses))
             .into_iter();
         let free = free
-            .filter(|free| free.is_planned(number))
+            .filter(|free| free.is_planned(arena))
             .map(|free| free.bytes as u64);
         let unneeded = free.sum::<u64>().checked_sub(bytes as u64)?;
-        self.plan = Some((number, plan));
-        self.unneeded = Some((number, unneeded));
-        Some((bytes, self.take_unneeded(over)))
+        self.unneeded = Some((arena, unneeded));
+        let leaving = self.take_unneeded(arena, over);
+        Some((NewPlan { arena, bytes, plan }, leaving))
     }
 
-    /// Takes out free pages that a plan does not need and whose uses are `over`.
-    pub fn take_unneeded(&mut self, over: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
+    /// Takes out what a plan of the arena `home` does not need: idle segments, or free pages whose uses are `over`.
+    pub fn take_unneeded(&mut self, home: usize, over: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
+        if !self.has_pages() {
+            let number = home % self.bytes.len();
+            return self.take_idle(u64::MAX, |arena, idle| {
+                arena.number as usize == number && arena.is_outside_plan(idle)
+            });
+        }
         let Some((number, unneeded)) = self.unneeded.take() else {
             return Vec::new();
         };
@@ -525,14 +555,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         leaving
     }
 
-    /// Forgets a plan whose memory the device does not give.
-    pub fn forget_plan(&mut self) {
-        self.plan = None;
-    }
-
     /// Records that no memory was left for a segment of `size` bytes.
     pub fn refuse(&mut self, size: usize) {
-        self.plan = None;
         self.growth.refuse(self.bytes() + size as u64);
     }
 

@@ -15,6 +15,9 @@ const LEAST_GAIN_PERCENT: u64 = 1;
 /// A log is looked at again once it is longer by one part in this.
 const LOOK_PARTS: usize = 16;
 
+/// A peak that is higher by no more than one part in this is the same: small blocks come and go.
+const RISE_PARTS: u64 = 256;
+
 /// How often a program has to come near its peak without growing before its low points count.
 const LEAST_VISITS: u32 = 2;
 
@@ -42,7 +45,7 @@ pub(super) struct LowPoints {
     pub(super) peak: u64,
     /// Set while at least three quarters of that are taken.
     is_high: bool,
-    /// How often that began since the arena last grew or the peak rose.
+    /// How often that began since the log began or the peak rose.
     visits: u32,
     /// The most bytes that are taken where a plan begins, once there is a period.
     awaited: Option<u64>,
@@ -60,7 +63,7 @@ impl LowPoints {
         self.is_watching
     }
 
-    /// Returns whether the log may show that the program repeats its work: since the arena grew, it has come near its peak, and fallen again.
+    /// Returns whether the log may show that the program repeats its work: since the log began, it has come near its peak, and fallen again.
     pub(super) const fn may_repeat(&self) -> bool {
         self.is_watching && (self.visits > 1 || (self.visits == 1 && !self.is_high))
     }
@@ -73,10 +76,9 @@ impl LowPoints {
     /// Records that the arena has grown to `bytes` bytes because nothing fitted.
     pub(super) fn grew(&mut self, bytes: u64) {
         self.bytes = bytes;
-        if !self.is_watching && bytes < self.bytes_at_rest.saturating_add(self.least_gain()) {
-            return;
+        if !self.is_watching && bytes >= self.bytes_at_rest.saturating_add(self.least_gain()) {
+            self.watch();
         }
-        self.watch();
     }
 
     /// Begins to log, or to count anew how often the program repeats its work.
@@ -95,10 +97,10 @@ impl LowPoints {
             return;
         }
         self.log.take(range, bytes);
-        if taken > self.peak {
-            self.peak = taken;
+        if taken > self.peak + self.peak / RISE_PARTS {
             (self.visits, self.plans) = (0, 0);
         }
+        self.peak = self.peak.max(taken);
         if !self.is_high && self.is_near_peak(taken) {
             self.is_high = true;
             self.visits += 1;
@@ -199,7 +201,7 @@ impl LowPoints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::period_plan::PeriodPlan;
+    use crate::period_plan::{PeriodPlan, Planned};
 
     const MIB: usize = 1 << 20;
 
@@ -235,7 +237,10 @@ mod tests {
         round(&mut low_points, [10, 20, 70]);
         assert!(low_points.is_due());
         low_points.grew(bytes(100));
-        assert!(!low_points.is_due(), "what fitted before may not now");
+        assert!(
+            low_points.is_due(),
+            "the log goes on while the arena grows a little in each period"
+        );
     }
 
     #[test]
@@ -249,7 +254,10 @@ mod tests {
     fn each_further_plan_has_to_save_more() {
         let mut low_points = repeats([10, 20, 70]);
         assert_eq!(low_points.least_gain(), bytes(100) / 100);
-        low_points.found(&Found::Plan(1, PeriodPlan::new(Vec::new(), 0)));
+        low_points.found(&Found::Plan(
+            1,
+            PeriodPlan::new(Vec::new(), Planned::default(), 0),
+        ));
         assert_eq!(low_points.least_gain(), bytes(100) / 100 * 2);
         assert!(!low_points.is_watching(), "a plan is the end of the log");
         // Once the program needs more than ever before, it may be another.

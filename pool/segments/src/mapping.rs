@@ -7,7 +7,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    Segments,
+    NewPlan, Segments,
     arena::Pages,
     handed_out::{Carved, Leaving, Place},
     pages::{FreePages, Incomplete, Stale},
@@ -580,7 +580,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let region = Region::new(region.offset, bytes);
         arena.shrink(range, region, uses.clone());
         // A few pages more from time to time change little, and a log goes on.
-        let is_more = done.created_bytes > 0 && !is_small && self.plan.is_none();
+        let is_more = done.created_bytes > 0 && !is_small;
         if is_more && !arena.low_points.is_watching() {
             arena.grew(self.bytes[range.arena as usize]);
         }
@@ -605,7 +605,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Gives back the pages that were mapped for a plan, which then begins.
-    pub fn follow(&mut self, carved: Carved<M, U>) {
+    pub fn follow(&mut self, plan: NewPlan, carved: Carved<M, U>) {
         let Carved {
             range,
             region,
@@ -615,12 +615,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let mut arena = self.arenas.of(range);
         let segment = arena.segment_of(range);
         arena.give(range, uses, None);
-        if let Some((_, plan)) = self
-            .plan
-            .take_if(|(number, _)| *number == range.arena as usize)
-            && let Some(segment) = segment
-        {
-            arena.follow(plan, (segment, region.offset));
+        if let Some(segment) = segment.filter(|_| range.arena() == plan.arena) {
+            arena.follow(plan.plan, (segment, region.offset));
         }
     }
 

@@ -6,7 +6,7 @@ use super::{
     layout::{Block, Taken, lay_out},
     log::Log,
     period::Period,
-    period_plan::{Address, NEW_SEGMENT, PeriodPlan, PlannedBlock},
+    period_plan::{Address, NEW_SEGMENT, PeriodPlan, Planned, PlannedBlock},
     space::Pinned,
 };
 use binpool_allocators::Region;
@@ -167,6 +167,14 @@ impl Review {
             bytes: life.bytes,
             place,
         });
-        Some((bytes, PeriodPlan::new(blocks.collect(), self.held)))
+        let stays = self.pinned.iter().flat_map(|pinned| &pinned.taken);
+        let stays: usize = stays.map(|(_, region)| region.bytes).sum();
+        let planned = Planned {
+            blocks: lives.len() as u64,
+            bytes: (pinned + bytes) as u64,
+            most_taken: (stays as u64).saturating_add_signed(period.most),
+        };
+        let plan = PeriodPlan::new(blocks.collect(), planned, self.held);
+        Some((bytes, plan))
     }
 }

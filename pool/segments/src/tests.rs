@@ -2,7 +2,7 @@
 
 use binpool_allocators::Region;
 
-use super::{Carved, Leaving, RangeKey, RangeState, Segments};
+use super::{Carved, Leaving, NewPlan, Planned, RangeKey, RangeState, Segments};
 use crate::{
     GrowthPolicy,
     arena::{Arena, Pages},
@@ -61,7 +61,7 @@ fn join(
     bytes: usize,
     alignment: usize,
     largest: usize,
-) -> Option<(usize, Vec<Leaving<&'static str, Queue>>)> {
+) -> Option<(NewPlan, Vec<Leaving<&'static str, Queue>>)> {
     let reviewed = segments.review(0, bytes, largest)?.carry_out();
     segments.join_idle(reviewed, bytes, alignment, |_| true, |_| true)
 }
@@ -239,14 +239,15 @@ impl Program {
 
     fn carve(&mut self, bytes: usize) -> Carved<&'static str, Queue> {
         let segments = &mut self.segments;
-        let joined = join(segments, bytes, 1, usize::MAX);
-        if joined.is_none()
-            && let Some(carved) = segments.take(0, bytes, |_| true)
-        {
+        drop(segments.take_unneeded(0, |_| true));
+        if let Some((plan, _)) = join(segments, bytes, 1, usize::MAX) {
+            segments.add_planned(plan, "planned");
+            self.asked += 1;
+        }
+        if let Some(carved) = segments.take(0, bytes, |_| true) {
             return carved;
         }
-        let joined = joined.map(|(size, _)| size);
-        let size = joined.unwrap_or_else(|| segments.growth(bytes, 1).0);
+        let (size, _) = segments.growth(bytes, 1);
         self.asked += 1;
         segments.add(0, "segment", size, bytes).unwrap()
     }
@@ -357,13 +358,21 @@ fn at_a_low_point_the_segment_of_a_plan_takes_the_place_of_idle_ones_that_have_m
     assert!(!segments.is_at_low_point(0, 1));
     assert!(segments.take(0, 20 * MIB, |_| true).is_none());
     assert!(segments.arenas().take(0, 20 * MIB, |_| true).is_none());
-    let (bytes, leaving) = join(&mut segments, 20 * MIB, 1, usize::MAX).unwrap();
-    assert_eq!((bytes, names(&leaving)), (100 * MIB, vec!["one", "two"]));
-    segments.add(0, "joined", bytes, 20 * MIB).unwrap();
-    assert!(segments.take(0, 80 * MIB, |_| true).is_some());
+    let (plan, leaving) = join(&mut segments, 20 * MIB, 1, usize::MAX).unwrap();
+    assert_eq!(
+        (plan.bytes, names(&leaving)),
+        (100 * MIB, vec!["one", "two"])
+    );
+    // Meanwhile, another thread adds a segment of its own.
+    segments.add_idle("own", 100 * MIB);
+    assert_eq!(segments.planned(), Planned::default());
+    segments.add_planned(plan, "joined");
+    assert_eq!(segments.planned().bytes, 100 * MIB as u64);
+    let block = segments.take(0, 50 * MIB, |_| true).unwrap();
+    assert_eq!(*segments.place_of(block.range).unwrap().0, "joined");
     // A block that is larger than all before has room in it.
-    let (bytes, _) = join(&mut at_a_low_point(), 110 * MIB, 1, usize::MAX).unwrap();
-    assert_eq!(bytes, 110 * MIB);
+    let (plan, _) = join(&mut at_a_low_point(), 110 * MIB, 1, usize::MAX).unwrap();
+    assert_eq!(plan.bytes, 110 * MIB);
 }
 
 #[test]
@@ -371,12 +380,6 @@ fn a_plan_for_which_the_allocator_has_no_segment_is_not_made() {
     let mut segments = at_a_low_point();
     assert!(join(&mut segments, MIB, MIB, 99 * MIB).is_none());
     assert_eq!(segments.bytes(), 120 * MIB as u64);
-    // The device refuses it: the next segment has the place of no plan.
-    let mut segments = at_a_low_point();
-    let (bytes, _) = join(&mut segments, 50 * MIB, 1, usize::MAX).unwrap();
-    segments.refuse(bytes);
-    segments.add(0, "own", 50 * MIB, 50 * MIB).unwrap();
-    assert!(!segments.watches_carves(0));
 }
 
 #[test]

@@ -24,25 +24,27 @@ impl<B: Backend, O> State<B, O> {
                 small_bytes: 0,
                 largest: usize::MAX,
                 bytes_in_depot: u64::MAX,
+                may_be_limited: false,
             };
         }
         let cached = self.segments.cacheable_bytes();
         let threads = self.threads.owners().max(1) as u64;
         let least = self.least_per_thread();
         let within = |bytes: u64| usize::try_from(bytes.max(least)).unwrap_or(usize::MAX);
-        let bytes = if self.caches_only_small(home) {
-            0
-        } else {
-            within(cached / CACHE_DIVISOR / threads)
-        };
+        let bytes = within(cached / CACHE_DIVISOR / threads);
         let small_bytes = self.segments.small_bytes(home);
-        Allowance {
+        let mut allowance = Allowance {
             bytes,
             bytes_for_small: within(cached.saturating_mul(CACHE_FACTOR_FOR_SMALL) / threads),
             small_bytes,
             largest: bytes.max(small_bytes),
             bytes_in_depot: self.most_in_bins().saturating_sub(self.bytes_in_bins()),
+            may_be_limited: self.rules.retain.may_cache_less(self.segments.high_water()),
+        };
+        if self.segments.watches_carves(home) {
+            allowance.limit_to_small();
         }
+        allowance
     }
 
     /// Returns whether only small blocks of this arena are cached: while it looks for a period of the program, or follows a plan for one. Others would

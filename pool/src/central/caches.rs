@@ -194,6 +194,7 @@ mod tests {
                 small_bytes: 0,
                 largest: 0,
                 bytes_in_depot: 0,
+                may_be_limited: false,
             };
             ThreadCache::<MockBackend>::new(0, allowance, None, None)
         };

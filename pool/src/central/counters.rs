@@ -230,6 +230,7 @@ impl<B: Backend, O> State<B, O> {
         });
         pending_bytes += self.pending_dropped_bytes();
         let (viewed_blocks, viewed_bytes) = self.count_viewed();
+        let planned = self.segments.planned();
         PoolStatistics {
             active_blocks: unsigned(self.active_blocks),
             active_bytes: unsigned(self.active_bytes),
@@ -244,6 +245,9 @@ impl<B: Backend, O> State<B, O> {
             held_bytes: self.held_bytes(),
             pending_blocks,
             pending_bytes,
+            planned_blocks: planned.blocks,
+            planned_bytes: planned.bytes,
+            planned_peak_bytes: planned.most_taken,
             ..self.counters
         }
     }

@@ -33,7 +33,7 @@ use std::slice;
 
 use binpool_allocators::{Backend, Error};
 
-use binpool_segments::{Review, Reviewed};
+use binpool_segments::{NewPlan, Review, Reviewed};
 
 use crate::{
     block::{BlockBox, HeldBlock, Released, Wanted},
@@ -276,9 +276,9 @@ pub(crate) enum New<B: Backend> {
     },
     /// Pages at addresses that the pool has reserved. In transit from now on.
     Pages,
-    /// Pages of this many bytes for a plan, after `leaving` is released; then those of the request, if the plan does not have them.
-    PlannedPages {
-        bytes: usize,
+    /// Memory for a plan, after `leaving` is released; then that of the request, if the plan has no place for it.
+    Planned {
+        plan: NewPlan,
         leaving: Vec<Released<B>>,
     },
 }
@@ -607,15 +607,19 @@ impl<B: Backend, O> State<B, O> {
     fn try_rung_at_low_point(&mut self, ask: &mut Ask) -> Option<Step<B, O>> {
         match ask.rung {
             // Pages move only once it is known that their commands have ended.
-            Rung::LowPoint if self.segments.has_pages() => {
-                let uses = self.ranges_in_the_way(ask.queue_key);
-                let look = (!uses.is_empty()).then_some(Step::Look(uses, None));
-                ask.go_to(Rung::BeforeReview, look)
+            Rung::LowPoint => {
+                let has_pages = self.segments.has_pages();
+                let uses = has_pages.then(|| self.ranges_in_the_way(ask.queue_key));
+                let uses = uses.filter(|uses| !uses.is_empty());
+                ask.go_to(Rung::BeforeReview, uses.map(|uses| Step::Look(uses, None)))
             }
             Rung::BeforeReview => {
                 self.settle();
                 let queues = &self.queues;
-                let leaving = self.segments.take_unneeded(|uses| queues.are_over(uses));
+                let home = ask.request.home;
+                let leaving = self
+                    .segments
+                    .take_unneeded(home, |uses| queues.are_over(uses));
                 self.count_released(&leaving);
                 ask.go_to(Rung::Review, release(leaving))
             }
@@ -646,7 +650,7 @@ impl<B: Backend, O> State<B, O> {
         let reviewed = *ask.reviewed.take()?;
         let alignment = self.rules.alignment;
         let (queues, key) = (&self.queues, ask.queue_key);
-        let (bytes, leaving) = self.segments.join_idle(
+        let (plan, leaving) = self.segments.join_idle(
             reviewed,
             ask.request.bytes,
             alignment,
@@ -655,11 +659,7 @@ impl<B: Backend, O> State<B, O> {
         )?;
         self.count_released(&leaving);
         self.transit.depart(1);
-        let new = if self.segments.has_pages() {
-            New::PlannedPages { bytes, leaving }
-        } else {
-            New::Segment { bytes, leaving }
-        };
+        let new = New::Planned { plan, leaving };
         let asks_free = false;
         Some(Step::New { new, asks_free })
     }

@@ -13,7 +13,7 @@ use crate::{
     request::Request,
     track::pool_event::{PoolEvent, What, mapped, unmapped},
 };
-use binpool_segments::{Done, Mapping, PageRequest, Place, RangeKey};
+use binpool_segments::{Done, Mapping, NewPlan, PageRequest, Place, RangeKey};
 
 /// A range that was taken for a block.
 pub(crate) type Carved<B> = binpool_segments::Carved<<B as Backend>::Memory, QueueUses>;
@@ -283,11 +283,21 @@ impl<B: Backend, O> State<B, O> {
         size: usize,
         request: Request,
     ) -> Option<Carved<B>> {
+        self.note_segment(&memory, size, request);
+        self.segments.add(request.home, memory, size, request.bytes)
+    }
+
+    /// Adds the segment of a plan, which a request has found.
+    pub(crate) fn add_planned(&mut self, plan: NewPlan, memory: B::Memory, request: Request) {
+        self.note_segment(&memory, plan.bytes, request);
+        self.segments.add_planned(plan, memory);
+    }
+
+    fn note_segment(&mut self, memory: &B::Memory, size: usize, request: Request) {
         self.note_miss(request.bytes);
         self.manage(memory.id(), size);
         self.changes += 1;
         self.looked = 0;
-        self.segments.add(request.home, memory, size, request.bytes)
     }
 
     /// Records a request for which the pool has no free memory, and why.

@@ -242,9 +242,6 @@ impl<B: Backend> Shared<B> {
         request: Request,
     ) -> Result<PooledBuffer<B>, PoolError> {
         let has_joined = self.join();
-        if self.carves {
-            self.return_large_youngest();
-        }
         // Computed here, since the program's own size classes may use the pool.
         let widened = self.widened(request.bin);
         if (has_joined || !self.looks_beyond_the_cache())

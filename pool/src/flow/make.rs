@@ -18,7 +18,7 @@ use crate::{
     request::{HitKind, Request},
     shared::{Block, BlockBox, HeldBlock, Shared, State},
 };
-use binpool_segments::{Mapping, Place, RangeKey};
+use binpool_segments::{Mapping, NewPlan, Place, RangeKey};
 
 impl<B: Backend> Shared<B> {
     /// Returns a block in new memory.
@@ -45,10 +45,11 @@ impl<B: Backend> Shared<B> {
                 let (hit, bytes) = self.segment(queue_key, request, bytes)?;
                 (hit, Some(bytes), "new segment")
             }
-            New::PlannedPages { bytes, leaving } => {
+            New::Planned { plan, leaving } => {
                 self.release_each(leaving);
-                let hit = self.map_plan(queue_key, request, bytes, ask.limits.capacity)?;
-                (hit, None, "mapped planned pages")
+                let bytes = plan.bytes;
+                let hit = self.planned(queue_key, request, plan, ask.limits.capacity)?;
+                (hit, Some(bytes), "new plan")
             }
             New::Block | New::Pages => {
                 let hit = self.map_pages(queue_key, request, ask.limits.capacity)?;
@@ -117,29 +118,37 @@ impl<B: Backend> Shared<B> {
         Ok((hit, bytes))
     }
 
-    /// Maps pages of `bytes` bytes for a plan, and returns a block from them, or from others if the plan has no place for it.
-    fn map_plan(
+    /// Makes the memory of a plan, and returns a block from it, or from elsewhere if the plan has no place for it.
+    fn planned(
         &self,
         queue_key: QueueKey,
         request: Request,
-        bytes: usize,
+        plan: NewPlan,
         capacity: u64,
     ) -> Result<HitBlock<'_, B>, Error> {
+        let bytes = plan.bytes;
         let all = Request { bytes, ..request };
-        let mapped = self.map_range(queue_key, all, capacity, true);
+        let has_pages = self.state.lock().segments.has_pages();
+        let began = if has_pages {
+            let mapped = self.map_range(queue_key, all, capacity, true);
+            mapped.map(|carved| self.state.lock().segments.follow(plan, carved))
+        } else {
+            let memory = self.zeroed_if_scrubbed(bytes);
+            memory.map(|memory| self.state.lock().add_planned(plan, memory, request))
+        };
         let mut state = self.state.lock();
-        match mapped {
-            Ok(carved) => state.segments.follow(carved),
-            Err(error) => {
-                tracing::debug!(%error, bytes, "no pages for a plan");
-                state.segments.forget_plan();
+        if let Err(error) = began {
+            tracing::debug!(%error, bytes, "no memory for a plan");
+            if error.is_out_of_memory() {
+                state.segments.refuse(bytes);
             }
         }
         let carved = state.take_range(queue_key, request, RangeFilter::Free);
         drop(state);
         match carved {
             Some(carved) => self.view(queue_key, request, carved, HitKind::Fresh),
-            None => self.map_pages(queue_key, request, capacity),
+            None if has_pages => self.map_pages(queue_key, request, capacity),
+            None => Ok(self.segment(queue_key, request, request.bytes)?.0),
         }
     }
 

@@ -260,7 +260,7 @@ impl<B: Backend> Shared<B> {
     /// Moves blocks from this thread's full cache to bins or their segments. Returns whether it moved any.
     #[cold]
     fn make_room_under_the_lock(&self) -> bool {
-        let state = self.lock_and_sync();
+        let mut state = self.lock_and_sync();
         let surplus = threads::with_own(self.id, |key: OwnCache<'_, B>| {
             key.enter(ThreadCache::take_surplus)
         });
@@ -268,31 +268,16 @@ impl<B: Backend> Shared<B> {
         if surplus.is_empty() {
             return false;
         }
-        self.put_in_segments(state, surplus);
-        true
-    }
-
-    /// Returns this thread's youngest block to its segment if it is [too large](ThreadCache::take_large_youngest) for the cache, since the next block
-    /// may need its bytes.
-    pub(crate) fn return_large_youngest(&self) {
-        let youngest = threads::with_own(self.id, |key: OwnCache<'_, B>| {
-            key.enter(ThreadCache::take_large_youngest)
-        });
-        if let Some(youngest) = youngest.flatten().flatten() {
-            self.put_in_segments(self.lock_and_sync(), vec![youngest]);
-        }
-    }
-
-    /// Puts blocks that were cached in their segments. No fence is needed: a cached block has one use, on an in-order queue.
-    fn put_in_segments(&self, mut state: MutexGuard<'_, State<B>>, cached: Vec<Cached<B>>) {
+        // No fence is needed: a cached block has one use, on an in-order queue.
         let put_back = |cached: Cached<B>| {
             let held = state.adopt(cached);
             // The thread has enough blocks of this size, and a range serves more requests than a block in a bin.
             state.put_in_segment(held)
         };
-        let to_segment: Vec<HeldBlock<B>> = cached.into_iter().filter_map(put_back).collect();
+        let to_segment: Vec<HeldBlock<B>> = surplus.into_iter().filter_map(put_back).collect();
         drop(state);
         self.return_to_segments(to_segment);
+        true
     }
 
     /// Returns a block from a magazine or from the thread's own arena, as [`find_beyond_the_cache`](Self::find_beyond_the_cache) finds it;
@@ -684,9 +669,8 @@ mod tests {
         // Another queue has no lease yet, and what this one used is not its.
         let other = mock.another_queue();
         assert!(!carves_by_itself(&mock, &other, LARGE));
-        // What a thread freed last is returned first if it is too large for the cache.
         drop(mock.pool.allocate_on(&other, LARGE).unwrap());
-        assert!(carves_by_itself(&mock, &other, LARGE));
+        assert!(!carves_by_itself(&mock, &other, LARGE));
         // What looks at everything takes the leases.
         mock.shared.drain_caches();
         assert!(!carves_by_itself(&mock, &queue, LARGE));

@@ -1,8 +1,6 @@
 //! The source of a replay's blocks: a pool, or the allocator itself.
 
-use std::time::Duration;
-
-use binpool::{Allocator, Backend, Error, MemoryPool, PoolError, PooledBuffer};
+use binpool::{Allocator, Backend, Error, MemoryPool, PoolError, PoolStatistics, PooledBuffer};
 use binpool_allocators::{MemoryOf, QueueOf};
 
 type Queue<S> = <<S as Source>::Backend as Backend>::Queue;
@@ -22,18 +20,9 @@ pub(crate) trait Source {
     /// Returns the block's memory, for a command on `queue`; `None` for a block of 0 bytes.
     fn memory<'b>(block: &'b Self::Block, queue: &Queue<Self>) -> Option<&'b Memory<Self>>;
 
-    /// Returns the number of allocations that were served without the device.
-    fn hits(&self) -> u64;
-
-    /// Returns the number of blocks that this source counts as active; `None` if it keeps no count.
-    fn active_blocks(&self) -> Option<u64>;
-
-    /// Returns the most bytes that were live at once, as requested; `None` if this source keeps no count.
-    fn peak_live_bytes(&self) -> Option<u64>;
-
-    /// Returns the time that pages took to move.
-    fn move_time(&self) -> Duration {
-        Duration::ZERO
+    /// Returns the pool's counters; `None` if this source is none.
+    fn statistics(&self) -> Option<PoolStatistics> {
+        None
     }
 
     /// Releases all free memory.
@@ -60,20 +49,8 @@ impl<B: Backend> Source for MemoryPool<B> {
         block.memory_on(queue)
     }
 
-    fn hits(&self) -> u64 {
-        self.statistics().hits
-    }
-
-    fn active_blocks(&self) -> Option<u64> {
-        Some(self.statistics().active_blocks)
-    }
-
-    fn peak_live_bytes(&self) -> Option<u64> {
-        Some(self.statistics().peak_active_bytes)
-    }
-
-    fn move_time(&self) -> Duration {
-        Duration::from_nanos(self.statistics().move_nanoseconds)
+    fn statistics(&self) -> Option<PoolStatistics> {
+        Some(Self::statistics(self))
     }
 
     fn trim(&self) {
@@ -107,18 +84,6 @@ impl<A: Allocator> Source for Unpooled<A> {
     fn memory<'b>(block: &'b Self::Block, _queue: &QueueOf<A>) -> Option<&'b MemoryOf<A>> {
         block.as_ref()
     }
-
-    fn hits(&self) -> u64 {
-        0
-    }
-
-    fn active_blocks(&self) -> Option<u64> {
-        None
-    }
-
-    fn peak_live_bytes(&self) -> Option<u64> {
-        None
-    }
 }
 
 #[cfg(test)]
@@ -134,10 +99,10 @@ mod tests {
         let backend = MockDevice::new().backend();
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let pool = MemoryPool::new(DeferredAllocator::new(&backend), &queue).unwrap();
+        let active = || Source::statistics(&pool).map(|it| it.active_blocks);
         let block = Source::allocate(&pool, &queue, 100).unwrap();
-        assert_eq!(Source::active_blocks(&pool), Some(1));
+        assert_eq!(active(), Some(1));
         Source::free(&pool, block).unwrap();
-        assert_eq!(Source::active_blocks(&pool), Some(0));
-        assert_eq!(Source::peak_live_bytes(&pool), Some(100));
+        assert_eq!(active(), Some(0));
     }
 }

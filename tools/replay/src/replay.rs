@@ -15,7 +15,7 @@ use std::{
 use serde::Serialize;
 
 use binpool::{
-    Allocator, Backend, Error, PoolError, Queue, QueueOrder,
+    Allocator, Backend, Error, PoolError, PoolStatistics, Queue, QueueOrder,
     adaptors::{Limit, Statistics},
 };
 
@@ -65,6 +65,8 @@ pub struct Outcome {
     pub remap_time: Duration,
     /// The part of that in which free pages moved to where a block needed them.
     pub move_time: Duration,
+    /// The pool's counters at the end; `None` without a pool.
+    pub statistics: Option<PoolStatistics>,
     /// The time that passed on the clock of the device: with the mock, what was recorded, or 10 us an event, and what its calls cost.
     pub passed_time: Duration,
     /// What was taken from the device at the trace's end.
@@ -321,7 +323,7 @@ impl<'a, B: Backend> Run<'a, B> {
             pending,
         } = self.play_all(source, gauges, progress)?;
         let passed_time = source.backend().now().saturating_sub(began);
-        let hits = source.hits();
+        let statistics = source.statistics();
         let device = (gauges.reading)();
         source.trim();
         let copies = self.parts.copies as u64;
@@ -361,17 +363,17 @@ impl<'a, B: Backend> Run<'a, B> {
             };
             return Err(Failure::at(self.trace, end, false, source));
         }
-        if let Some(blocks @ 1..) = source.active_blocks() {
+        if let Some(blocks @ 1..) = source.statistics().map(|it| it.active_blocks) {
             return Err(Failure::at(self.trace, end, false, StillActive { blocks }));
         }
         Ok(Outcome {
             allocations: self.allocations(self.rounds),
             pairs: self.trace.frees() as u64 * copies * self.rounds as u64,
-            hits,
+            hits: statistics.map_or(0, |it| it.hits),
             device_allocations: device.allocations,
             device_releases: device.releases,
             peak_reserved_bytes: device.peak_bytes,
-            peak_live_bytes: source.peak_live_bytes().unwrap_or(device.peak_bytes),
+            peak_live_bytes: statistics.map_or(device.peak_bytes, |it| it.peak_active_bytes),
             host_time,
             warm_host_time,
             allocator_time: device.time,
@@ -380,7 +382,8 @@ impl<'a, B: Backend> Run<'a, B> {
             maps: device.maps,
             unmaps: device.unmaps,
             remap_time: device.map_time,
-            move_time: source.move_time(),
+            move_time: Duration::from_nanos(statistics.map_or(0, |it| it.move_nanoseconds)),
+            statistics,
             passed_time,
             at_end,
             rounds,
@@ -427,8 +430,10 @@ impl<'a, B: Backend> Run<'a, B> {
             };
             let others: Vec<_> = others.iter().map(|part| scope.spawn(play(part))).collect();
             let blocks = no_blocks::<S>(first);
-            let mut round_ended =
-                |round| ledger.end_round(self.allocations(round + 1), source.hits());
+            let mut round_ended = |round| {
+                let hits = source.statistics().map_or(0, |it| it.hits);
+                ledger.end_round(self.allocations(round + 1), hits);
+            };
             meeting.wait();
             let start = Instant::now();
             let mut results =
@@ -726,16 +731,10 @@ mod tests {
             Plain::memory(block, queue)
         }
 
-        fn hits(&self) -> u64 {
-            0
-        }
-
-        fn active_blocks(&self) -> Option<u64> {
-            Some(1)
-        }
-
-        fn peak_live_bytes(&self) -> Option<u64> {
-            None
+        fn statistics(&self) -> Option<PoolStatistics> {
+            let mut statistics = PoolStatistics::default();
+            statistics.active_blocks = 1;
+            Some(statistics)
         }
     }
 

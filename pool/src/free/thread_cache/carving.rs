@@ -32,9 +32,6 @@ impl<B: Backend, O> ThreadCache<B, O> {
         if self.active_bytes() > MAX_UNREPORTED_BYTES {
             return None;
         }
-        if self.has_large_youngest() && !self.return_youngest() {
-            return None;
-        }
         let arenas = self.arenas.as_ref()?;
         let cache = self.queues.iter_mut().find(|it| it.queue == queue)?;
         let spares = cache.spares.as_mut().filter(|it| !it.all.is_empty())?;
@@ -42,24 +39,15 @@ impl<B: Backend, O> ThreadCache<B, O> {
         // Thread caches have blocks of in-order queues only, which run the old commands first.
         let is_free = |uses: &QueueUses| uses.iter().all(|use_| use_.key == queue_key);
         let ready = arenas.take(self.number, bytes, is_free)?;
+        if ready.is_watched {
+            self.allowance.limit_to_small();
+        }
         let lease = spares.all.pop()?;
         Some(CarvedHere {
             ready,
             queue_key,
             lease,
         })
-    }
-
-    /// Returns the youngest block to its arena, where the next one may need its bytes. Returns whether that was possible.
-    #[inline(never)]
-    fn return_youngest(&mut self) -> bool {
-        let Some(block) = self.youngest.take() else {
-            return true;
-        };
-        let since = self.youngest_since;
-        let kept = self.return_one(Cached { block, since });
-        self.youngest = kept.err().map(|it| it.block);
-        self.youngest.is_none()
     }
 
     /// Returns the older half of a full slot to the arenas, as far as it can. Returns whether the slot has room then.

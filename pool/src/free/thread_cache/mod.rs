@@ -54,10 +54,21 @@ pub(crate) struct Allowance {
     pub(crate) bytes_for_small: usize,
     /// The most bytes of a small block. Such a block also serves smaller requests of other bins in its slot.
     pub(crate) small_bytes: usize,
-    /// The largest block that the cache may keep.
+    /// The largest block that the cache keeps.
     pub(crate) largest: usize,
     /// The most bytes in the depot, which all threads share.
     pub(crate) bytes_in_depot: u64,
+    /// Whether it may be limited to small blocks.
+    pub(crate) may_be_limited: bool,
+}
+
+impl Allowance {
+    /// Leaves all but small blocks to the arena, which has begun to watch what is carved.
+    pub(crate) fn limit_to_small(&mut self) {
+        if self.may_be_limited {
+            (self.bytes, self.largest) = (0, self.small_bytes);
+        }
+    }
 }
 
 /// The free blocks of one queue.
@@ -270,7 +281,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
         since: Timestamp,
         requested: usize,
     ) -> Result<(), LeasedBlock<B, O>> {
-        if self.youngest.is_some() {
+        if self.youngest.is_some() || block.bytes > self.allowance.largest {
             return Err(block);
         }
         self.youngest = Some(block);
@@ -294,7 +305,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
         since: Timestamp,
         requested: usize,
     ) -> Result<(), LeasedBlock<B, O>> {
-        if self.is_large(&block) {
+        if block.bytes > self.allowance.largest {
             let large = Cached { block, since };
             self.return_one(large).map_err(|large| large.block)?;
             self.returns += 1;
@@ -322,28 +333,6 @@ impl<B: Backend, O> ThreadCache<B, O> {
             Err(NoRoom::InSlot(former)) => self.keep_youngest(former),
             Err(NoRoom::ForBytes(it)) => self.return_one(it).or_else(|it| self.keep_youngest(it)),
         }
-    }
-
-    /// Returns whether a block is larger than all that the cache may keep.
-    fn is_large(&self, block: &LeasedBlock<B, O>) -> bool {
-        block.bytes > self.allowance.largest
-    }
-
-    pub(super) fn has_large_youngest(&self) -> bool {
-        let youngest = self.youngest.as_ref();
-        youngest.is_some_and(|youngest| self.is_large(youngest))
-    }
-
-    /// Takes out the youngest block if it is larger than all that the cache may keep.
-    pub(crate) fn take_large_youngest(&mut self) -> Option<Cached<B, O>> {
-        if !self.has_large_youngest() {
-            return None;
-        }
-        let block = self.youngest.take()?;
-        let since = self.youngest_since;
-        let cached = Cached { block, since };
-        self.count_out(cached.bytes());
-        Some(cached)
     }
 
     /// Returns a block to its arena, if there is one. Out of line, since most blocks are cached.

@@ -19,6 +19,7 @@ fn with_room_for(bytes: usize) -> Cache {
         small_bytes: 0,
         largest: bytes,
         bytes_in_depot: 0,
+        may_be_limited: false,
     };
     ThreadCache::new(0, allowance, None, None)
 }
@@ -251,6 +252,7 @@ fn a_block_serves_a_smaller_class_only_if_it_is_small() {
             small_bytes,
             largest: usize::MAX,
             bytes_in_depot: 0,
+            may_be_limited: false,
         };
         let mut cache = ThreadCache::new(0, allowance, None, None);
         assert_eq!(push_many(&mock, &mut cache, 2, kept), 2);

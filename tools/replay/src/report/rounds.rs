@@ -27,6 +27,12 @@ pub(crate) fn rounds_json(header: &Header, outcome: &Outcome) -> Value {
     if let Some(warm) = Warm::of(&outcome.rounds) {
         object["warm"] = warm_json(&warm, outcome.warm_ns_per_pair(), has_pages);
     }
+    if let Some(statistics) = &outcome.statistics
+        && let Some(over_live) = statistics.planned_over_peak()
+    {
+        let blocks = statistics.planned_blocks;
+        object["planned"] = json!({ "blocks": blocks, "over_live": over_live });
+    }
     object
 }
 
@@ -138,5 +144,7 @@ fn table(header: &Header, row: &Row) -> String {
     if let Some(warm) = Warm::of(&row.outcome.rounds) {
         add(format!("mean from {FIRST_WARM} on"), &warm.sum, warm.rounds);
     }
-    table.to_string()
+    let repetition = row.outcome.statistics.and_then(|it| it.repetition());
+    let repetition = repetition.map(|it| format!("\n\nAt the end it {it}."));
+    format!("{table}{}", repetition.unwrap_or_default())
 }

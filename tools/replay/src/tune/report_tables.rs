@@ -27,12 +27,21 @@ impl TuneReport {
             let live = bytes(trial.peak_live_bytes);
             parts.push(format!("{}, peak live {live}", trial.trace));
             parts.push(self.table_of_trial(trial).to_string());
+            parts.extend(self.repetition(trial));
         }
         if let [_, _, ..] = &*self.trials {
             parts.push(format!("all {} traces", self.trials.len()));
             parts.push(self.table_of_all().to_string());
         }
         parts.join("\n\n")
+    }
+
+    /// What the best setting says of work that repeats.
+    fn repetition(&self, trial: &Trial) -> Option<String> {
+        let best = self.comparison(trial).best?;
+        let measured = trial.results.get(best)?.as_ref().ok()?;
+        let repetition = measured.outcome.statistics?.repetition()?;
+        Some(format!("With the best setting it {repetition} at the end."))
     }
 
     fn heading(&self) -> String {

@@ -66,6 +66,7 @@ fn outcome() -> Outcome {
         unmaps: 0,
         remap_time: Duration::ZERO,
         move_time: Duration::ZERO,
+        statistics: None,
         passed_time: Duration::ZERO,
         at_end: AtEnd::default(),
         rounds: Vec::new(),

@@ -95,6 +95,34 @@ fn the_same_work_256_times_takes_a_tenth_more_than_at_first_and_ends_on_a_level(
 }
 
 #[test]
+fn what_a_plan_is_said_to_take_is_what_is_reserved() {
+    let memory = [AllocatorChoice::Immediate, AllocatorChoice::VirtualMemory];
+    for (name, allocator) in ["resnet50_train", "unet_varres_infer"]
+        .into_iter()
+        .zip(memory)
+    {
+        let settings = ReplaySettings {
+            allocator,
+            ..settings(8)
+        };
+        let outcome = replayed(&recorded(name), &settings).outcome;
+        let statistics = outcome.statistics.unwrap();
+        let told = statistics.planned_over_peak().unwrap();
+        let last = outcome.rounds.last().unwrap();
+        // In parts of a thousand.
+        let seen = last.peak_reserved_bytes * 1000 / last.peak_live_bytes;
+        let seen = f64::from(u32::try_from(seen).unwrap()) / 1000.0;
+        assert!(
+            told >= 1.0 && (told - seen).abs() < 0.01,
+            "{name}: {told:.3} told, {seen:.3} seen"
+        );
+        assert!((100..=last.allocations).contains(&statistics.planned_blocks));
+        let calls = last.device_allocations + last.maps + last.unmaps;
+        assert_eq!(calls, 0, "{name}");
+    }
+}
+
+#[test]
 fn rounds_ask_the_device_for_what_the_trace_asks_that_has_them_written_out() {
     for name in ["eager_arrays", "resnet50_train"] {
         let trace = recorded(name);

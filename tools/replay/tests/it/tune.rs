@@ -278,6 +278,7 @@ fn trial_of(candidates: u64) -> Trial {
                 unmaps: 0,
                 remap_time: Duration::ZERO,
                 move_time: Duration::ZERO,
+                statistics: None,
                 passed_time: Duration::ZERO,
                 at_end: AtEnd::default(),
                 rounds: Vec::new(),

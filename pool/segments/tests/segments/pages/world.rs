@@ -240,23 +240,20 @@ impl World {
     fn plan(&mut self, home: usize, bytes: usize, queue: Queue) {
         let usable = |uses: &Queue| *uses == 0 || *uses == queue;
         let over = |uses: &Queue| *uses == 0;
-        let unneeded = self.segments.take_unneeded(over);
+        let unneeded = self.segments.take_unneeded(home, over);
         self.let_go(unneeded);
         let Some(review) = self.segments.review(home, bytes, usize::MAX) else {
             return;
         };
         let reviewed = review.carry_out();
         let joined = self.segments.join_idle(reviewed, bytes, 1, usable, over);
-        let Some((bytes, leaving)) = joined else {
+        let Some((plan, leaving)) = joined else {
             return;
         };
         self.let_go(leaving);
-        match self.map(home, bytes, queue, true) {
-            Some(carved) => {
-                self.plans += 1;
-                self.segments.follow(carved);
-            }
-            None => self.segments.forget_plan(),
+        if let Some(carved) = self.map(home, plan.bytes, queue, true) {
+            self.plans += 1;
+            self.segments.follow(plan, carved);
         }
     }
 
