@@ -230,8 +230,8 @@ fn the_first_block_of_a_plan_has_no_memory_that_another_queue_still_uses() {
     let small = pool.managed_bytes();
     let managed_mib = || (pool.managed_bytes() - small) >> 20;
     // A segment that stays, and what another queue uses there.
-    drop(allocate(40));
-    let (kept, beside) = (allocate(10), pool.allocate_on(other, 30 * MIB).unwrap());
+    drop(pool.allocate_on(other, 40 * MIB).unwrap());
+    let [kept, beside] = [10, 30].map(|mib| pool.allocate_on(other, mib * MIB).unwrap());
     machine.backend.enqueue_use(other, &beside).unwrap();
     let mut beside = Some(beside);
     for round in 1..=3 {
