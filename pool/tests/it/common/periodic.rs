@@ -149,12 +149,14 @@ impl Machine {
         self.taken += 1;
         let now = self.taken;
         let over: Vec<_> = self.live.extract_if(.., |live| live.until <= now).collect();
-        over.into_iter().for_each(|live| self.give(live));
+        for live in over {
+            self.give(live);
+        }
         let queue = &self.queues[taken.queue];
         let (pool, on) = (self.pool.clone(), queue.clone());
         let allocate = move || pool.allocate_on(&on, taken.bytes).unwrap();
         let block = self.threads[taken.thread % self.threads.len()].run(allocate);
-        let mark = now as u8;
+        let mark = u8::try_from(now % 256).unwrap();
         // The device sees a race if it is still used by others.
         self.backend.enqueue_use(queue, &block).unwrap();
         for place in marked(&block) {
