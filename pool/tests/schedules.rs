@@ -11,6 +11,8 @@ mod adaptors;
 mod device;
 #[path = "../../checks/schedules/src/pages.rs"]
 mod pages;
+#[path = "../../checks/schedules/src/plans.rs"]
+mod plans;
 #[path = "../../checks/schedules/src/queues.rs"]
 mod queues;
 #[path = "../../checks/schedules/src/shortage.rs"]
@@ -58,6 +60,7 @@ fn main() {
         queues::PROGRAMS,
         shortage::PROGRAMS,
         pages::PROGRAMS,
+        plans::PROGRAMS,
         adaptors::PROGRAMS,
         device::PROGRAMS,
     ];

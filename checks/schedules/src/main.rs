@@ -1,4 +1,4 @@
-//! Programs of two to four threads over the mock device, on schedules that `shuttle` picks: at random, by priorities that
+//! Programs of two to five threads over the mock device, on schedules that `shuttle` picks: at random, by priorities that
 //! change a few times (PCT), and, for the smallest, one after the other.
 //!
 //! ```text
@@ -19,6 +19,7 @@ mod commands;
 mod device;
 mod opencl;
 mod pages;
+mod plans;
 mod program;
 mod queues;
 mod shortage;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         queues::PROGRAMS,
         shortage::PROGRAMS,
         pages::PROGRAMS,
+        plans::PROGRAMS,
         adaptors::PROGRAMS,
         device::PROGRAMS,
         commands::PROGRAMS,

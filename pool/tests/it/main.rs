@@ -32,6 +32,7 @@ mod model;
 mod out_of_memory;
 mod pages;
 mod panics;
+mod plans;
 mod policies;
 mod queue_programs;
 mod queues;

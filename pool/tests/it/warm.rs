@@ -7,9 +7,12 @@ use binpool::{
     QueueOrder, VirtualMemoryAllocator,
 };
 use binpool_conformance::Random;
-use binpool_mock::{CallKind, DeviceProfile, MockBackend, MockDevice, MockQueue};
+use binpool_mock::{CallKind, Completion, DeviceProfile, MockBackend, MockDevice, MockQueue};
 
-use crate::common::MIB;
+use crate::common::{
+    MIB,
+    periodic::{self, Carves, Machine, Taken},
+};
 
 /// The calls by which memory comes from the device, goes to it or moves.
 const CALLS: [CallKind; 5] = [
@@ -333,6 +336,43 @@ fn a_program_that_changes_whenever_it_is_planned_takes_no_more_than_others() {
                 steps.clone()
             }));
             assert!(beyond <= most, "{beyond} %, program {seed}");
+        }
+    }
+}
+
+/// The blocks of each of two threads repeat, but those of both together may not: their periods have different lengths, or the same one.
+#[test]
+fn two_threads_of_one_arena_that_repeat_work_of_their_own_take_no_more_than_others() {
+    for (carves, most) in [Carves::Buffers, Carves::Pages]
+        .into_iter()
+        .zip(MOST_BEYOND)
+    {
+        for (seed, length) in (1..6).flat_map(|seed| [(seed, 40), (seed, 56)]) {
+            let machine = Machine::new(carves, Completion::AtOnce);
+            let mut machine = machine.with_threads(2, true);
+            let programs = [(seed, 40), (seed + 100, length)];
+            let programs = programs.map(|(seed, blocks)| periodic::mixed(seed, blocks));
+            let mut beyond = 0;
+            for step in 0..400 {
+                for (thread, program) in programs.iter().enumerate() {
+                    let block = program[step % program.len()];
+                    machine.take(Taken {
+                        // The other thread takes as many.
+                        life: 2 * block.life,
+                        thread,
+                        freed_by: thread,
+                        ..block
+                    });
+                }
+                if step >= 200 {
+                    beyond = beyond.max(machine.percent_beyond());
+                }
+            }
+            assert!(
+                beyond <= most,
+                "{beyond} %, {carves:?}, programs {seed}, {length}"
+            );
+            machine.end();
         }
     }
 }

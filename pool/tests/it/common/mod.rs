@@ -1,6 +1,7 @@
 //! What the pool's tests share: a mock device, a queue, and a pool over them.
 
 pub(crate) mod log;
+pub(crate) mod periodic;
 pub(crate) mod tenants;
 pub(crate) mod worker;
 
