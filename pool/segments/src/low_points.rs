@@ -18,7 +18,7 @@ const LOOK_PARTS: usize = 16;
 /// A peak that is higher by no more than one part in this is the same: small blocks come and go.
 const RISE_PARTS: u64 = 256;
 
-/// How often a program has to come near its peak without growing before its low points count.
+/// How often a program has to come near its peak before its low points count.
 const LEAST_VISITS: u32 = 2;
 
 /// A period has to have been repeated as often as this, and twice as often after each plan that failed, this many times.

@@ -22,7 +22,7 @@ impl<B: Backend, O> State<B, O> {
                 bytes: usize::MAX,
                 bytes_for_small: usize::MAX,
                 small_bytes: 0,
-                largest: usize::MAX,
+                largest_youngest: usize::MAX,
                 bytes_in_depot: u64::MAX,
                 may_be_limited: false,
             };
@@ -31,13 +31,11 @@ impl<B: Backend, O> State<B, O> {
         let threads = self.threads.owners().max(1) as u64;
         let least = self.least_per_thread();
         let within = |bytes: u64| usize::try_from(bytes.max(least)).unwrap_or(usize::MAX);
-        let bytes = within(cached / CACHE_DIVISOR / threads);
-        let small_bytes = self.segments.small_bytes(home);
         let mut allowance = Allowance {
-            bytes,
+            bytes: within(cached / CACHE_DIVISOR / threads),
             bytes_for_small: within(cached.saturating_mul(CACHE_FACTOR_FOR_SMALL) / threads),
-            small_bytes,
-            largest: bytes.max(small_bytes),
+            small_bytes: self.segments.small_bytes(home),
+            largest_youngest: usize::MAX,
             bytes_in_depot: self.most_in_bins().saturating_sub(self.bytes_in_bins()),
             may_be_limited: self.rules.retain.may_cache_less(self.segments.high_water()),
         };

@@ -192,7 +192,7 @@ mod tests {
                 bytes: 0,
                 bytes_for_small: 0,
                 small_bytes: 0,
-                largest: 0,
+                largest_youngest: usize::MAX,
                 bytes_in_depot: 0,
                 may_be_limited: false,
             };

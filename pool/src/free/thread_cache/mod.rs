@@ -54,8 +54,8 @@ pub(crate) struct Allowance {
     pub(crate) bytes_for_small: usize,
     /// The most bytes of a small block. Such a block also serves smaller requests of other bins in its slot.
     pub(crate) small_bytes: usize,
-    /// The largest block that the cache keeps.
-    pub(crate) largest: usize,
+    /// The largest block that may be the youngest.
+    pub(crate) largest_youngest: usize,
     /// The most bytes in the depot, which all threads share.
     pub(crate) bytes_in_depot: u64,
     /// Whether it may be limited to small blocks.
@@ -66,7 +66,7 @@ impl Allowance {
     /// Leaves all but small blocks to the arena, which has begun to watch what is carved.
     pub(crate) fn limit_to_small(&mut self) {
         if self.may_be_limited {
-            (self.bytes, self.largest) = (0, self.small_bytes);
+            (self.bytes, self.largest_youngest) = (0, self.small_bytes);
         }
     }
 }
@@ -281,7 +281,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
         since: Timestamp,
         requested: usize,
     ) -> Result<(), LeasedBlock<B, O>> {
-        if self.youngest.is_some() || block.bytes > self.allowance.largest {
+        if self.youngest.is_some() || block.bytes > self.allowance.largest_youngest {
             return Err(block);
         }
         self.youngest = Some(block);
@@ -305,7 +305,7 @@ impl<B: Backend, O> ThreadCache<B, O> {
         since: Timestamp,
         requested: usize,
     ) -> Result<(), LeasedBlock<B, O>> {
-        if block.bytes > self.allowance.largest {
+        if block.bytes > self.allowance.bytes.max(self.allowance.small_bytes) {
             let large = Cached { block, since };
             self.return_one(large).map_err(|large| large.block)?;
             self.returns += 1;

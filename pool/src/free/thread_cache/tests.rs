@@ -17,7 +17,7 @@ fn with_room_for(bytes: usize) -> Cache {
         bytes,
         bytes_for_small: 0,
         small_bytes: 0,
-        largest: bytes,
+        largest_youngest: usize::MAX,
         bytes_in_depot: 0,
         may_be_limited: false,
     };
@@ -250,7 +250,7 @@ fn a_block_serves_a_smaller_class_only_if_it_is_small() {
             bytes: usize::MAX,
             bytes_for_small: usize::MAX,
             small_bytes,
-            largest: usize::MAX,
+            largest_youngest: usize::MAX,
             bytes_in_depot: 0,
             may_be_limited: false,
         };
