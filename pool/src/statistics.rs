@@ -204,7 +204,7 @@ impl PoolStatistics {
         }
     }
 
-    /// Returns the planned bytes over those that are in use at most; `None` without a plan.
+    /// Returns the planned bytes over those of them that are in use at most; `None` without a plan.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
@@ -216,6 +216,28 @@ impl PoolStatistics {
     }
 
     /// Returns after how many blocks the program repeats its work, and how densely they are planned, in words; `None` without a plan.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// for _ in 0..8 {
+    ///     let mut live = Vec::new();
+    ///     for number in 0..24 {
+    ///         live.push(pool.allocate((7 * number * number % 61 + 5) << 20)?);
+    ///         if live.len() > 2 {
+    ///             live.remove(0);
+    ///         }
+    ///     }
+    /// }
+    /// let statistics = pool.statistics();
+    /// let repetition = statistics.repetition().expect("planned by now");
+    /// assert!(repetition.starts_with("repeats every 24 blocks, planned at 1.0"));
+    /// assert!(statistics.planned_over_peak() < Some(1.05));
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[must_use]
     pub fn repetition(&self) -> Option<String> {
         let ratio = self.planned_over_peak()?;

@@ -158,6 +158,12 @@ typedef struct {
   uint64_t viewed_blocks;
   // The sizes of the viewed blocks, in whole blocks.
   uint64_t viewed_bytes;
+  // The blocks of a period, if the program repeats its work and the pool has a plan for it; 0 without one.
+  uint64_t planned_blocks;
+  // The bytes of the segments with planned places.
+  uint64_t planned_bytes;
+  // The most of the planned bytes that are in use at once.
+  uint64_t planned_peak_bytes;
 } binpool_statistics;
 
 // The counts of a recording.

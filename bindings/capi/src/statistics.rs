@@ -55,6 +55,12 @@ pub struct Statistics {
     pub viewed_blocks: u64,
     /// The sizes of the viewed blocks, in whole blocks.
     pub viewed_bytes: u64,
+    /// The blocks of a period, if the program repeats its work and the pool has a plan for it; 0 without one.
+    pub planned_blocks: u64,
+    /// The bytes of the segments with planned places.
+    pub planned_bytes: u64,
+    /// The most of the planned bytes that are in use at once.
+    pub planned_peak_bytes: u64,
 }
 
 /// Copies the pool's fields.

@@ -60,6 +60,14 @@ fn every_field_of_a_replay_is_explained() {
         with(&["--need"]),
         with(&["--rounds", "3", "--behind", "1ms"]),
         with(&["--allocator", "virtual-memory"]),
+        // Long enough for a plan.
+        vec![
+            "replay",
+            "--json",
+            "--rounds",
+            "6",
+            "judges/linalg.trace.gz",
+        ],
     ];
     let commands: Vec<&[&str]> = commands.iter().map(|it| &**it).collect();
     assert_eq!(printed(&commands), explained("replay"));

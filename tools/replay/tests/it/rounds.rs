@@ -97,7 +97,7 @@ fn the_same_work_256_times_takes_a_tenth_more_than_at_first_and_ends_on_a_level(
 #[test]
 fn what_a_plan_is_said_to_take_is_what_is_reserved() {
     let memory = [AllocatorChoice::Immediate, AllocatorChoice::VirtualMemory];
-    for (name, allocator) in ["resnet50_train", "unet_varres_infer"]
+    for (name, allocator) in ["resnet50_train", "unseen/unet_varres_infer"]
         .into_iter()
         .zip(memory)
     {
