@@ -381,15 +381,12 @@ impl<M, U: Clone + Default> Arena<M, U> {
     /// Follows a plan whose new segment begins here.
     pub(super) fn follow(&mut self, mut plan: PeriodPlan, start: Address) {
         plan.place_new(start);
-        self.space.set_has_places(true);
         self.plan = Some(plan);
     }
 
     /// Ends the plan, since the program no longer follows it, or a segment of it has left.
     fn end_plan(&mut self) {
-        if self.plan.take().is_some() {
-            self.space.set_has_places(false);
-        }
+        self.plan = None;
     }
 
     /// Returns whether a segment stays for a plan.
@@ -411,13 +408,15 @@ impl<M, U: Clone + Default> Arena<M, U> {
         may_overlap: bool,
         usable: impl Fn(&U) -> bool,
     ) -> Option<TakenAt<M, U>> {
-        let plan = self
-            .plan
-            .as_ref()
-            .filter(|_| !self.placement.is_small(bytes))?;
-        let (segment, offset) = plan.place(bytes)?;
+        let plan = self.plan.as_mut();
+        let plan = plan.filter(|_| !self.placement.is_small(bytes))?;
+        let number = plan.find(bytes)?;
+        let block = &mut plan.blocks[number];
+        let (segment, offset) = block.place?;
         let region = Region::new(offset, bytes);
-        self.space.take_at(segment, region, may_overlap, usable)
+        let range = self.space.free_at(block.last_in, segment, region)?;
+        block.last_in = Some(range);
+        self.space.take_at(range, region, may_overlap, usable)
     }
 
     /// Records that a block was taken at this place.

@@ -63,6 +63,7 @@ pub struct Plan<M, U> {
     spare: Vec<Pages<M>>,
     /// Pages that move, and their old places.
     moved: Vec<Moving<M, U>>,
+    is_planned: bool,
 }
 
 /// Free pages that were taken where they are mapped.
@@ -99,6 +100,7 @@ pub struct Done<M, U> {
     pub maps: u64,
     /// How often pages were unmapped.
     pub unmaps: u64,
+    is_planned: bool,
     failure: Option<Error>,
     /// Set if the first call that failed was to map pages a second time.
     pub is_alias_refused: bool,
@@ -137,6 +139,7 @@ impl<M, U> Plan<M, U> {
             created_bytes: 0,
             maps: 0,
             unmaps: 0,
+            is_planned: self.is_planned,
             failure: None,
             is_alias_refused: false,
         };
@@ -431,6 +434,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             new_pages,
             spare,
             moved,
+            is_planned: is_for_plan,
         })
     }
 
@@ -580,7 +584,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let region = Region::new(region.offset, bytes);
         arena.shrink(range, region, uses.clone());
         // A few pages more from time to time change little, and a log goes on.
-        let is_more = done.created_bytes > 0 && !is_small;
+        let is_more = done.created_bytes > 0 && !is_small && !done.is_planned;
         if is_more && !arena.low_points.is_watching() {
             arena.grew(self.bytes[range.arena as usize]);
         }

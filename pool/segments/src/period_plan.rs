@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use super::space::SegmentKey;
+use super::space::{RangeNumber, SegmentKey};
 
 /// How many blocks of the plan a program may skip. One that has taken as many that are not in the plan may begin the period anew.
 const MOST_SKIPPED: usize = 16;
@@ -34,6 +34,8 @@ pub(super) struct PlannedBlock {
     pub(super) bytes: usize,
     /// `None` if any place does.
     pub(super) place: Option<Address>,
+    /// The free range that had its place the last time.
+    pub(super) last_in: Option<RangeNumber>,
 }
 
 /// What an arena, or all of them, has planned.
@@ -59,7 +61,7 @@ pub struct NewPlan {
 /// The blocks of a period, in order, and the one that comes next.
 #[derive(Debug)]
 pub(super) struct PeriodPlan {
-    blocks: Vec<PlannedBlock>,
+    pub(super) blocks: Vec<PlannedBlock>,
     pub(super) planned: Planned,
     next: usize,
     /// The segments with planned places.
@@ -111,7 +113,7 @@ impl PeriodPlan {
 
     /// Returns the number of the block of this size that the program is at: the next one, or else the one near it, or near the first one if the program
     /// has left the plan, before which most of the last sizes are planned, too.
-    fn find(&self, bytes: usize) -> Option<usize> {
+    pub(super) fn find(&self, bytes: usize) -> Option<usize> {
         let all = self.blocks.len();
         let next = self.next % all.max(1);
         if self.blocks.get(next)?.bytes == bytes {
@@ -133,11 +135,6 @@ impl PeriodPlan {
         // Of those that are equally well known, the first one that comes next.
         let distance = |number: usize| (number + all - next) % all;
         same.max_by_key(|number| (known(*number), Reverse(distance(*number))))
-    }
-
-    /// Where the next block of this size lies.
-    pub(super) fn place(&self, bytes: usize) -> Option<Address> {
-        self.blocks[self.find(bytes)?].place
     }
 
     /// Records that a block was taken, and where it lies. Returns whether the program still follows the plan.
@@ -188,6 +185,7 @@ mod tests {
         let blocks = blocks.map(|(number, bytes)| PlannedBlock {
             bytes: *bytes,
             place: Some((0, number)),
+            last_in: None,
         });
         PeriodPlan::new(blocks.collect(), Planned::default(), 0)
     }
@@ -196,9 +194,9 @@ mod tests {
     fn taken(plan: &mut PeriodPlan, sizes: &[usize]) -> Vec<Option<usize>> {
         let sizes = sizes.iter();
         let taken = sizes.map(|bytes| {
-            let place = plan.place(*bytes);
-            plan.took(*bytes, place.unwrap_or((1, 0)));
-            place.map(|(_, number)| number)
+            let number = plan.find(*bytes);
+            plan.took(*bytes, number.map_or((1, 0), |number| (0, number)));
+            number
         });
         taken.collect()
     }

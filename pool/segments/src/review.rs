@@ -166,6 +166,7 @@ impl Review {
         let blocks = lives.iter().zip(places).map(|(life, place)| PlannedBlock {
             bytes: life.bytes,
             place,
+            last_in: None,
         });
         let stays = self.pinned.iter().flat_map(|pinned| &pinned.taken);
         let stays: usize = stays.map(|(_, region)| region.bytes).sum();

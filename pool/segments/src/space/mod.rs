@@ -3,7 +3,7 @@
 mod holes;
 mod places;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 pub(super) use places::TakenAt;
 
@@ -153,7 +153,6 @@ const MOST_VIEWS: usize = if cfg!(any(shuttle, miri)) { 1 } else { 64 };
 /// - S3: two free neighbours stay apart only if `join` returns `None` for them.
 /// - S4: a cached view lies in the free range whose chain it is in.
 /// - S5: `holes` has the holes, each after the key of its segment, and nothing else.
-/// - S6: `by_place`, if there is one, has the free ranges by their segments and offsets, and nothing else.
 #[derive(Debug)]
 pub(super) struct Space<V, U> {
     segments: Slab<Segment>,
@@ -163,8 +162,6 @@ pub(super) struct Space<V, U> {
     /// pieces between large ones.
     free: [BySize; 2],
     holes: BTreeSet<(SegmentKey, RangeNumber)>,
-    /// The free ranges by where they lie, while there is a plan.
-    by_place: Option<BTreeMap<(SegmentKey, usize), RangeNumber>>,
     /// Returns the combined uses of two free neighbours; `None` if they must stay apart.
     join: fn(&U, &U) -> Option<U>,
     free_bytes: u64,
@@ -184,7 +181,6 @@ impl<V, U> Space<V, U> {
             cached: Views::new(),
             free: Default::default(),
             holes: BTreeSet::new(),
-            by_place: None,
             join,
             free_bytes: 0,
             segment_bytes: 0,
@@ -564,10 +560,6 @@ impl<V, U: Clone + Default> Space<V, U> {
         let taken = self.split_front(key, bytes);
         self.free[usize::from(is_small)].resize(key, rest);
         self.free_bytes -= bytes as u64;
-        if self.by_place.is_some() {
-            self.remove_place(key, region.offset);
-            self.add_place(key);
-        }
         taken
     }
 
@@ -700,9 +692,6 @@ impl<V, U: Clone + Default> Space<V, U> {
         range.free = Some(Free { uses, views });
         self.free[usize::from(range.is_small)].insert(range.region.bytes, key);
         self.free_bytes += range.region.bytes as u64;
-        if self.by_place.is_some() {
-            self.add_place(key);
-        }
     }
 
     /// Makes a free range taken.
@@ -712,9 +701,6 @@ impl<V, U: Clone + Default> Space<V, U> {
         let region = range.region;
         self.free[usize::from(range.is_small)].remove(key);
         self.free_bytes -= region.bytes as u64;
-        if self.by_place.is_some() {
-            self.remove_place(key, region.offset);
-        }
         Some(free)
     }
 
@@ -855,10 +841,6 @@ impl<V, U: Clone + Default> Space<V, U> {
         }
         self.free_bytes += last_region.bytes as u64;
         self.free[usize::from(is_small)].resize(key, bytes);
-        if self.by_place.is_some() {
-            self.remove_place(key, last_region.offset + last_region.bytes);
-            self.add_place(key);
-        }
         true
     }
 

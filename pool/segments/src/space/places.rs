@@ -1,10 +1,11 @@
-//! Free ranges by where they lie, for blocks that have a planned place.
+//! Free ranges where blocks have a planned place.
 
-use std::collections::BTreeMap;
-
-use super::{BySize, Free, Range, RangeNumber, SegmentKey, Space, Taken};
+use super::{Free, RangeNumber, SegmentKey, Space, Taken};
 use crate::views::Chain;
 use binpool_allocators::Region;
+
+/// How many ranges are looked at for a place.
+const MOST_LOOKED_AT: usize = 4096;
 
 /// A place that is free.
 #[derive(Debug)]
@@ -15,56 +16,49 @@ pub(crate) enum TakenAt<V, U> {
 }
 
 impl<V, U: Clone + Default> Space<V, U> {
-    /// Sets whether [`take_at`](Self::take_at) finds anything. If so, each change of a free range takes a little longer.
-    pub(crate) fn set_has_places(&mut self, has_places: bool) {
-        self.by_place = has_places.then(|| {
-            let free = self.free.iter().flat_map(BySize::iter);
-            let places = free.map(|(_, key)| (self.address(key), key));
-            places.collect::<BTreeMap<_, _>>()
-        });
-    }
-
-    fn address(&self, key: RangeNumber) -> (SegmentKey, usize) {
-        let Range {
-            segment, region, ..
-        } = self.ranges[key];
-        (segment, region.offset)
-    }
-
-    /// Records that a range is free.
-    #[cold]
-    pub(super) fn add_place(&mut self, key: RangeNumber) {
-        let address = self.address(key);
-        if let Some(by_place) = &mut self.by_place {
-            by_place.insert(address, key);
+    /// Returns the free range that has all of this region. Begins to look at the range that had it the last time, if that is given: it is mostly the
+    /// same or near.
+    pub(crate) fn free_at(
+        &self,
+        last: Option<RangeNumber>,
+        segment: SegmentKey,
+        region: Region,
+    ) -> Option<RangeNumber> {
+        let is_there = |key: &RangeNumber| {
+            let range = self.ranges.get(*key);
+            range.is_some_and(|range| range.segment == segment)
+        };
+        let first = || self.segments.get(segment).map(|segment| segment.first);
+        let mut key = last.filter(is_there).or_else(first)?;
+        for _ in 0..MOST_LOOKED_AT {
+            let range = &self.ranges[key];
+            let all = range.region;
+            let next = if region.offset < all.offset {
+                range.before
+            } else if region.offset < all.offset + all.bytes {
+                let has_all = all.offset + all.bytes >= region.offset + region.bytes;
+                return (has_all && range.free.is_some()).then_some(key);
+            } else {
+                range.after
+            };
+            key = next?;
         }
+        None
     }
 
-    /// Records that a range which began at this offset is no longer free, or begins elsewhere.
-    #[cold]
-    pub(super) fn remove_place(&mut self, key: RangeNumber, offset: usize) {
-        let (segment, _) = self.address(key);
-        if let Some(by_place) = &mut self.by_place {
-            by_place.remove(&(segment, offset));
-        }
-    }
-
-    /// Takes this region of a segment for other than small blocks, if all of it is free and its uses are `usable`: with the cached
-    /// view of exactly this region, or with all that overlap it if these `may_overlap`.
+    /// Takes this region of a [free range](Self::free_at) for other than small blocks, if its uses are `usable`: with the cached view of exactly this
+    /// region, or with all that overlap it if these `may_overlap`.
     pub(crate) fn take_at(
         &mut self,
-        segment: SegmentKey,
+        key: RangeNumber,
         region: Region,
         may_overlap: bool,
         usable: impl Fn(&U) -> bool,
     ) -> Option<TakenAt<V, U>> {
-        let up_to = self.by_place.as_ref()?.range(..=(segment, region.offset));
-        let (_, &key) = up_to.last()?;
         let range = &self.ranges[key];
-        let (all, free) = (range.region, range.free.as_ref()?);
+        let free = range.free.as_ref()?;
         let end = region.offset + region.bytes;
-        let is_inside = range.segment == segment && all.offset + all.bytes >= end;
-        if !is_inside || range.is_small || !usable(&free.uses) {
+        if range.is_small || !usable(&free.uses) {
             return None;
         }
         let overlapping = self.cached.overlapping(free.views, region);
