@@ -186,6 +186,40 @@ fn a_view_that_overlaps_goes_before_the_range_behind_it_is_free() {
 }
 
 #[test]
+fn a_place_is_found_from_wherever_the_search_begins_and_only_if_all_of_it_is_free() {
+    let mut space = with_segments([1000, 500]);
+    let blocks = [200, 100, 300].map(|bytes| {
+        let mut taken = space.take(bytes, None, true, |_, it| it.whole != Some(500));
+        taken.take().unwrap()
+    });
+    space.give(blocks[1].range, 0, None);
+    let segment = blocks[0].segment;
+    let (hole, end) = (
+        blocks[1].range,
+        space.ranges[blocks[2].range].after.unwrap(),
+    );
+    let beside = space.segments[1 - segment].first;
+    let gone = blocks[1].range + 100;
+    for last in [
+        None,
+        Some(hole),
+        Some(end),
+        Some(blocks[2].range),
+        Some(beside),
+        Some(gone),
+    ] {
+        let at = |offset, bytes| space.free_at(last, segment, Region::new(offset, bytes));
+        assert_eq!((at(200, 100), at(250, 50)), (Some(hole), Some(hole)));
+        assert_eq!((at(600, 400), at(700, 1)), (Some(end), Some(end)));
+        assert_eq!(
+            (at(200, 101), at(100, 10), at(900, 101)),
+            (None, None, None)
+        );
+        assert_eq!(at(1000, 1), None);
+    }
+}
+
+#[test]
 fn a_range_that_is_taken_ready_counts_as_taken() {
     let mut space = with_segments([400]);
     let taken = space.take_ready(300, false, anywhere).unwrap();
