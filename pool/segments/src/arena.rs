@@ -41,7 +41,8 @@ pub(super) struct Arena<M, U> {
     pub(super) reservations: [Option<Reservation<M>>; 2],
     pub(super) placement: Placement,
     pub(super) low_points: LowPoints,
-    pub(super) plan: Option<PeriodPlan>,
+    /// Boxed, since few arenas have one, and arenas are made on small stacks.
+    pub(super) plan: Option<Box<PeriodPlan>>,
     /// Uses of which ranges were given back while [watching](LowPoints): one for each queue.
     kinds: Vec<U>,
 }
@@ -381,7 +382,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
     /// Follows a plan whose new segment begins here.
     pub(super) fn follow(&mut self, mut plan: PeriodPlan, start: Address) {
         plan.place_new(start);
-        self.plan = Some(plan);
+        self.plan = Some(Box::new(plan));
     }
 
     /// Ends the plan, since the program no longer follows it, or a segment of it has left.

@@ -9,7 +9,7 @@ use binpool_allocators::{
 };
 
 use crate::{
-    block::Lease,
+    block::{Lease, Released},
     central::{
         ladder::{Ask, New},
         ranges::{Carved, RangeFilter},
@@ -45,12 +45,7 @@ impl<B: Backend> Shared<B> {
                 let (hit, bytes) = self.segment(queue_key, request, bytes)?;
                 (hit, Some(bytes), "new segment")
             }
-            New::Planned { plan, leaving } => {
-                self.release_each(leaving);
-                let bytes = plan.bytes;
-                let hit = self.planned(queue_key, request, plan, ask.limits.capacity)?;
-                (hit, Some(bytes), "new plan")
-            }
+            New::Planned { plan, leaving } => self.planned(ask, plan, leaving)?,
             New::Block | New::Pages => {
                 let hit = self.map_pages(queue_key, request, ask.limits.capacity)?;
                 (hit, None, "mapped pages")
@@ -121,20 +116,24 @@ impl<B: Backend> Shared<B> {
     /// Makes the memory of a plan, and returns a block from it, or from elsewhere if the plan has no place for it.
     fn planned(
         &self,
-        queue_key: QueueKey,
-        request: Request,
-        plan: NewPlan,
-        capacity: u64,
-    ) -> Result<HitBlock<'_, B>, Error> {
+        ask: &Ask,
+        plan: Box<NewPlan>,
+        leaving: Vec<Released<B>>,
+    ) -> Result<(HitBlock<'_, B>, Option<usize>, &'static str), Error> {
+        self.release_each(leaving);
+        let Ask {
+            queue_key, request, ..
+        } = *ask;
+        let capacity = ask.limits.capacity;
         let bytes = plan.bytes;
         let all = Request { bytes, ..request };
         let has_pages = self.state.lock().segments.has_pages();
         let began = if has_pages {
             let mapped = self.map_range(queue_key, all, capacity, true);
-            mapped.map(|carved| self.state.lock().segments.follow(plan, carved))
+            mapped.map(|carved| self.state.lock().segments.follow(*plan, carved))
         } else {
             let memory = self.zeroed_if_scrubbed(bytes);
-            memory.map(|memory| self.state.lock().add_planned(plan, memory, request))
+            memory.map(|memory| self.state.lock().add_planned(*plan, memory, request))
         };
         let mut state = self.state.lock();
         if let Err(error) = began {
@@ -145,11 +144,12 @@ impl<B: Backend> Shared<B> {
         }
         let carved = state.take_range(queue_key, request, RangeFilter::Free);
         drop(state);
-        match carved {
+        let hit = match carved {
             Some(carved) => self.view(queue_key, request, carved, HitKind::Fresh),
             None if has_pages => self.map_pages(queue_key, request, capacity),
             None => Ok(self.segment(queue_key, request, request.bytes)?.0),
-        }
+        }?;
+        Ok((hit, Some(bytes), "new plan"))
     }
 
     /// Returns a block for which pages were mapped.
