@@ -41,7 +41,6 @@ pub(super) struct Arena<M, U> {
     pub(super) reservations: [Option<Reservation<M>>; 2],
     pub(super) placement: Placement,
     pub(super) low_points: LowPoints,
-    /// Boxed, since few arenas have one, and arenas are made on small stacks.
     pub(super) plan: Option<Box<PeriodPlan>>,
     /// Uses of which ranges were given back while [watching](LowPoints): one for each queue.
     kinds: Vec<U>,
@@ -353,7 +352,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
     pub(super) fn join_idle(
         &mut self,
         reviewed: Reviewed,
-    ) -> Option<(usize, Vec<Idle>, PeriodPlan)> {
+    ) -> Option<(usize, Vec<Idle>, Box<PeriodPlan>)> {
         if reviewed.changes != self.low_points.changes {
             return None;
         }
@@ -380,9 +379,9 @@ impl<M, U: Clone + Default> Arena<M, U> {
     }
 
     /// Follows a plan whose new segment begins here.
-    pub(super) fn follow(&mut self, mut plan: PeriodPlan, start: Address) {
+    pub(super) fn follow(&mut self, mut plan: Box<PeriodPlan>, start: Address) {
         plan.place_new(start);
-        self.plan = Some(Box::new(plan));
+        self.plan = Some(plan);
     }
 
     /// Ends the plan, since the program no longer follows it, or a segment of it has left.
@@ -398,8 +397,7 @@ impl<M, U: Clone + Default> Arena<M, U> {
 
     /// Returns whether there is a plan, and an idle segment is not needed for it.
     pub(super) fn is_outside_plan(&self, idle: Idle) -> bool {
-        let plan = self.plan.as_ref();
-        plan.is_some_and(|plan| !idle.is_small && !plan.uses(idle.segment))
+        self.plan.is_some() && !idle.is_small && !self.is_planned(idle.segment)
     }
 
     /// Takes the planned place of a block, if it is free and its uses are `usable`.

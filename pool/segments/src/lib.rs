@@ -439,15 +439,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     pub fn planned(&self) -> Planned {
         let mut all = Planned::default();
         for arena in self.arenas.each() {
-            let planned = arena.plan.as_ref().map(|plan| plan.planned);
-            let Planned {
-                blocks,
-                bytes,
-                most_taken,
-            } = planned.unwrap_or_default();
-            all.blocks += blocks;
-            all.bytes += bytes;
-            all.most_taken += most_taken;
+            if let Some(plan) = &arena.plan {
+                all.blocks += plan.planned.blocks;
+                all.bytes += plan.planned.bytes;
+                all.most_taken += plan.planned.most_taken;
+            }
         }
         all
     }

@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(low_points.least_gain(), bytes(100) / 100);
         low_points.found(&Found::Plan(
             1,
-            PeriodPlan::new(Vec::new(), Planned::default(), 0),
+            Box::new(PeriodPlan::new(Vec::new(), Planned::default(), 0)),
         ));
         assert_eq!(low_points.least_gain(), bytes(100) / 100 * 2);
         assert!(!low_points.is_watching(), "a plan is the end of the log");

@@ -55,7 +55,7 @@ pub struct NewPlan {
     pub(super) arena: usize,
     /// The bytes of its segment, or of the pages to be mapped side by side.
     pub bytes: usize,
-    pub(super) plan: PeriodPlan,
+    pub(super) plan: Box<PeriodPlan>,
 }
 
 /// The blocks of a period, in order, and the one that comes next.

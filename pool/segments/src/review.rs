@@ -63,8 +63,8 @@ pub(super) enum Found {
         lowest: u64,
         within: usize,
     },
-    /// A plan, for which one segment of this many bytes takes the place of idle ones.
-    Plan(usize, PeriodPlan),
+    /// A plan, for which one segment of this many bytes takes the place of idle ones. In a box, since some threads have small stacks.
+    Plan(usize, Box<PeriodPlan>),
 }
 
 impl Review {
@@ -94,7 +94,9 @@ impl Review {
             };
         }
         let plan = self.plan(&period);
-        plan.map_or(Found::NoGain, |(bytes, plan)| Found::Plan(bytes, plan))
+        plan.map_or(Found::NoGain, |(bytes, plan)| {
+            Found::Plan(bytes, Box::new(plan))
+        })
     }
 
     /// Places the blocks of a period in the segments that stay and in a new one. Returns the bytes of the new one, and the plan, if that saves enough.

@@ -380,6 +380,13 @@ fn a_plan_for_which_the_allocator_has_no_segment_is_not_made() {
     let mut segments = at_a_low_point();
     assert!(join(&mut segments, MIB, MIB, 99 * MIB).is_none());
     assert_eq!(segments.bytes(), 120 * MIB as u64);
+    // The device refuses it: the next segment has the place of no plan.
+    let mut segments = at_a_low_point();
+    let (plan, _) = join(&mut segments, 50 * MIB, 1, usize::MAX).unwrap();
+    segments.refuse(plan.bytes);
+    drop(plan);
+    segments.add(0, "own", 50 * MIB, 50 * MIB).unwrap();
+    assert!(!segments.watches_carves(0));
 }
 
 #[test]

@@ -278,7 +278,7 @@ pub(crate) enum New<B: Backend> {
     Pages,
     /// Memory for a plan, after `leaving` is released; then that of the request, if the plan has no place for it.
     Planned {
-        plan: Box<NewPlan>,
+        plan: NewPlan,
         leaving: Vec<Released<B>>,
     },
 }
@@ -659,7 +659,6 @@ impl<B: Backend, O> State<B, O> {
         )?;
         self.count_released(&leaving);
         self.transit.depart(1);
-        let plan = Box::new(plan);
         let new = New::Planned { plan, leaving };
         let asks_free = false;
         Some(Step::New { new, asks_free })

@@ -28,12 +28,15 @@ impl<B: Backend> Shared<B> {
         new: New<B>,
         asks_free: bool,
     ) -> Result<HitBlock<'_, B>, Error> {
-        let Ask {
-            queue_key, request, ..
-        } = *ask;
-        if matches!(new, New::Block) {
-            return self.whole_block(queue_key, request);
+        match new {
+            New::Block => self.whole_block(ask.queue_key, ask.request),
+            new => self.carve_new(ask, new, asks_free),
         }
+    }
+
+    /// Returns a block that is carved from new memory. Not in [`make`](Self::make), whose frame would be large, and some threads have small stacks.
+    fn carve_new(&self, ask: &Ask, new: New<B>, asks_free: bool) -> Result<HitBlock<'_, B>, Error> {
+        let (queue_key, request) = (ask.queue_key, ask.request);
         // The ladder has sent it on its way, under the lock.
         let mut growth = Growth {
             shared: self,
@@ -117,23 +120,21 @@ impl<B: Backend> Shared<B> {
     fn planned(
         &self,
         ask: &Ask,
-        plan: Box<NewPlan>,
+        plan: NewPlan,
         leaving: Vec<Released<B>>,
     ) -> Result<(HitBlock<'_, B>, Option<usize>, &'static str), Error> {
         self.release_each(leaving);
-        let Ask {
-            queue_key, request, ..
-        } = *ask;
+        let (queue_key, request) = (ask.queue_key, ask.request);
         let capacity = ask.limits.capacity;
         let bytes = plan.bytes;
         let all = Request { bytes, ..request };
         let has_pages = self.state.lock().segments.has_pages();
         let began = if has_pages {
             let mapped = self.map_range(queue_key, all, capacity, true);
-            mapped.map(|carved| self.state.lock().segments.follow(*plan, carved))
+            mapped.map(|carved| self.state.lock().segments.follow(plan, carved))
         } else {
             let memory = self.zeroed_if_scrubbed(bytes);
-            memory.map(|memory| self.state.lock().add_planned(*plan, memory, request))
+            memory.map(|memory| self.state.lock().add_planned(plan, memory, request))
         };
         let mut state = self.state.lock();
         if let Err(error) = began {

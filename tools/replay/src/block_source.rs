@@ -99,10 +99,11 @@ mod tests {
         let backend = MockDevice::new().backend();
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let pool = MemoryPool::new(DeferredAllocator::new(&backend), &queue).unwrap();
-        let active = || Source::statistics(&pool).map(|it| it.active_blocks);
+        let statistics = || Source::statistics(&pool).unwrap();
         let block = Source::allocate(&pool, &queue, 100).unwrap();
-        assert_eq!(active(), Some(1));
+        assert_eq!(statistics().active_blocks, 1);
         Source::free(&pool, block).unwrap();
-        assert_eq!(active(), Some(0));
+        assert_eq!(statistics().active_blocks, 0);
+        assert_eq!(statistics().peak_active_bytes, 100);
     }
 }
