@@ -1,7 +1,7 @@
 //! Places for the blocks of a period, such that those that live at the same time do not overlap, in as few bytes as possible.
 //!
 //! Each block goes to the lowest place that is free for as long as it lives. The order decides: largest first needs least for most programs, longest
-//! first for some. Then those that reach highest go first, as in Joslin and Clements, "Squeaky wheel optimization", 1999.
+//! first or as they are taken for some. Then those that reach highest go first, as in Joslin and Clements, "Squeaky wheel optimization", 1999.
 
 use std::{cmp::Reverse, iter};
 
@@ -40,16 +40,21 @@ impl Block {
         self.end - self.start
     }
 
-    fn by_size(&self) -> (usize, usize) {
+    fn by_size(&self, _: usize) -> (usize, usize) {
         (self.bytes, self.life())
     }
 
-    fn by_life(&self) -> (usize, usize) {
+    fn by_life(&self, _: usize) -> (usize, usize) {
         (self.life(), self.bytes)
     }
 
-    fn by_area(&self) -> (usize, usize) {
-        (self.bytes.saturating_mul(self.life()), self.bytes)
+    /// In the order in which they are taken, after those that live on into the next period.
+    fn by_time(&self, period: usize) -> (usize, usize) {
+        (usize::from(self.lives_on(period)), period - self.start)
+    }
+
+    fn lives_on(&self, period: usize) -> bool {
+        self.end > period
     }
 }
 
@@ -84,30 +89,37 @@ pub(super) struct Layout {
 }
 
 /// Returns places for these blocks of a period, which has as many blocks as `period`, beside those that are `taken`. An `end` of `good` bytes is good
-/// enough. Looks at this number of places. Returns `None` if there are too many blocks for that.
+/// enough, and one of more than `most` is of no use. Looks at this number of places. Returns `None` if it finds no layout.
 pub(super) fn lay_out(
     blocks: &[Block],
     period: usize,
     taken: &[Taken],
     good: usize,
+    most: usize,
     steps: usize,
 ) -> Option<Layout> {
+    let mut kinds = blocks
+        .iter()
+        .chain(taken.iter().filter_map(|it| it.by.as_ref()));
+    let first = kinds.next().map(|block| block.kind);
     let mut search = Search {
         blocks,
         period,
         taken,
+        is_one_kind: kinds.all(|block| Some(block.kind) == first),
         steps,
         best: None,
     };
-    for key in [Block::by_size, Block::by_life, Block::by_area] {
-        let mut order: Vec<usize> = (0..blocks.len()).collect();
-        order.sort_by_key(|number| Reverse(key(&blocks[*number])));
-        search.look_at(order);
+    let mut order: Vec<usize> = (0..blocks.len()).collect();
+    for key in [Block::by_size, Block::by_time, Block::by_life] {
+        order.sort_by_key(|number| Reverse(key(&blocks[*number], period)));
+        search.look_at(order.clone(), most);
         if search.is_over(good) {
             break;
         }
     }
-    let mut last = search.best.clone();
+    let best = search.best.clone();
+    let mut last = best.or_else(|| search.look_at(order, usize::MAX));
     for _ in 0..MOST_PASSES {
         if search.is_over(good) {
             break;
@@ -115,9 +127,10 @@ pub(super) fn lay_out(
         let (layout, mut order) = last?;
         let high = layout.end - layout.end / TOP_PARTS;
         order.sort_by_key(|number| layout.places[*number] + blocks[*number].bytes <= high);
-        last = search.look_at(order);
+        last = search.look_at(order, usize::MAX);
     }
-    search.best.map(|(layout, _)| layout)
+    let best = search.best.map(|(layout, _)| layout);
+    best.filter(|layout| layout.end <= most)
 }
 
 /// A search for the best order.
@@ -125,6 +138,8 @@ struct Search<'a> {
     blocks: &'a [Block],
     period: usize,
     taken: &'a [Taken],
+    /// Blocks of different kinds are in each other's way at any time.
+    is_one_kind: bool,
     /// How many places may still be looked at.
     steps: usize,
     /// The best layout, and its order.
@@ -138,21 +153,33 @@ impl Search<'_> {
         self.steps == 0 || best.is_some_and(|(best, _)| best.end <= good)
     }
 
-    /// Places the blocks in this order, and keeps the result if it is the best. Returns it, too; `None` if there is no time for it.
-    fn look_at(&mut self, order: Vec<usize>) -> Option<(Layout, Vec<usize>)> {
-        let mut placing = Placing::new(self.blocks, self.period, self.taken);
+    /// Places the blocks in this order, and keeps the result if it is the best. Returns it, too; `None` if it reaches beyond `most`, or if there is no
+    /// time for it.
+    fn look_at(&mut self, order: Vec<usize>, most: usize) -> Option<(Layout, Vec<usize>)> {
+        let time = |number: &usize| Reverse(self.blocks[*number].by_time(self.period));
+        // Then a block that has ended is in nobody's way.
+        let is_in_time = self.is_one_kind && order.is_sorted_by_key(time);
+        let has_parts = self.is_one_kind && !is_in_time;
+        let mut placing = Placing::new(self.blocks, self.period, self.taken, has_parts);
         let mut layout = Layout {
             places: vec![0; self.blocks.len()],
             end: 0,
         };
         for number in &order {
             let block = self.blocks[*number];
+            if is_in_time && !block.lives_on(self.period) {
+                placing.forget_ended(block.start);
+            }
             let low = placing.lowest(&block);
             if placing.steps > self.steps {
                 self.steps = 0;
                 return None;
             }
             let high = low + block.bytes;
+            if high > most {
+                self.steps -= placing.steps;
+                return None;
+            }
             placing.add(Taken {
                 low,
                 high,
@@ -220,11 +247,9 @@ impl Level {
 }
 
 impl Placing {
-    fn new(blocks: &[Block], period: usize, taken: &[Taken]) -> Self {
-        // Blocks of different kinds are in each other's way at any time.
-        let is_one_kind = blocks.windows(2).all(|two| two[0].kind == two[1].kind);
-        let most = if is_one_kind { MOST_PARTS } else { 1 };
-        let parts = (blocks.len() / PART_BLOCKS).clamp(1, most);
+    fn new(blocks: &[Block], period: usize, taken: &[Taken], has_parts: bool) -> Self {
+        let most_parts = if has_parts { MOST_PARTS } else { 1 };
+        let parts = (blocks.len() / PART_BLOCKS).clamp(1, most_parts);
         let levels = iter::successors(Some(parts), |parts| {
             (*parts > 1).then_some(parts / LEVEL_PARTS)
         });
@@ -239,6 +264,16 @@ impl Placing {
             placing.add(*taken);
         }
         placing
+    }
+
+    /// Forgets the blocks that have ended, unless they live on into the next period: in the order of time, no other one meets them.
+    fn forget_ended(&mut self, now: usize) {
+        let list = &mut self.levels[0].windows[0];
+        self.steps += list.len();
+        list.retain(|number| {
+            let by = self.taken[*number as usize].by;
+            by.is_none_or(|by| by.end > now || by.lives_on(self.period))
+        });
     }
 
     /// Returns the lowest place for a block.
@@ -321,7 +356,7 @@ mod tests {
     #[test]
     fn blocks_that_live_one_after_the_other_share_a_place() {
         let blocks = [block(10, 0, 1), block(10, 1, 2), block(4, 0, 2)];
-        let layout = lay_out(&blocks, 2, &[], 0, STEPS).unwrap();
+        let layout = lay_out(&blocks, 2, &[], 0, usize::MAX, STEPS).unwrap();
         assert_eq!(
             layout,
             Layout {
@@ -335,7 +370,7 @@ mod tests {
     fn a_period_begins_again_after_its_end() {
         // The first one lives until the second one of the next period has come.
         let blocks = [block(10, 2, 5), block(10, 1, 2), block(10, 0, 1)];
-        let layout = lay_out(&blocks, 3, &[], 0, STEPS).unwrap();
+        let layout = lay_out(&blocks, 3, &[], 0, usize::MAX, STEPS).unwrap();
         assert_eq!(layout.end, 20);
         assert!(is_valid(&blocks, 3, &[], &layout));
     }
@@ -346,32 +381,51 @@ mod tests {
             kind: 1,
             ..block(10, 1, 2)
         };
-        let layout = lay_out(&[block(10, 0, 1), other], 2, &[], 0, STEPS).unwrap();
+        let layout = lay_out(&[block(10, 0, 1), other], 2, &[], 0, usize::MAX, STEPS).unwrap();
         assert_eq!(layout.end, 20);
     }
 
     #[test]
     fn those_that_reach_highest_go_first_next_time() {
-        // By any of the three orders, the small ones are left for the end, and need a place above the others.
+        // By size or by life, the small ones are left for the end, and need a place above the others.
         let blocks = [
             block(6, 0, 3),
             block(4, 2, 6),
             block(6, 5, 8),
             block(5, 3, 5),
         ];
-        let layout = lay_out(&blocks, 8, &[], 10, STEPS).unwrap();
+        let layout = lay_out(&blocks, 8, &[], 10, usize::MAX, STEPS).unwrap();
         assert!(layout.end <= 11, "{layout:?}");
+    }
+
+    #[test]
+    fn blocks_that_grow_are_placed_as_they_are_taken() {
+        // Each takes the place of the one seven before it. Largest first, smaller ones lie above them.
+        let blocks: Vec<Block> = (0..400).map(|it| block(10 + it / 7, it, it + 8)).collect();
+        let layout = lay_out(&blocks, 410, &[], 0, usize::MAX, STEPS).unwrap();
+        let last: usize = blocks[392..].iter().map(|it| it.bytes).sum();
+        assert!(layout.end * 8 <= last * 9, "{} of {last}", layout.end);
+    }
+
+    #[test]
+    fn a_layout_of_no_use_is_not_returned() {
+        let blocks = [block(10, 0, 2), block(10, 1, 2)];
+        let ends = [19, 20].map(|most| lay_out(&blocks, 2, &[], 0, most, STEPS).map(|it| it.end));
+        assert_eq!(ends, [None, Some(20)]);
     }
 
     #[test]
     fn too_many_blocks_have_no_layout() {
         // All live at once, so each looks at all others.
         let blocks = vec![block(1, 0, 90); 90];
-        let ends = [90 * 90, 90].map(|steps| lay_out(&blocks, 90, &[], 0, steps).map(|it| it.end));
+        let ends = [90 * 90, 90]
+            .map(|steps| lay_out(&blocks, 90, &[], 0, usize::MAX, steps).map(|it| it.end));
         assert_eq!(ends, [Some(90), None]);
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn no_block_lies_where_another_one_is(
             blocks in prop::collection::vec((1_usize..64, 0_usize..200, 0_usize..200, 0_u32..8), 1..300),
@@ -390,7 +444,7 @@ mod tests {
                 high: low + bytes,
                 by: (!always).then_some(block(bytes, low % period, low % period + 50)),
             }).collect();
-            let layout = lay_out(&blocks, period, &taken, 0, STEPS).unwrap();
+            let layout = lay_out(&blocks, period, &taken, 0, usize::MAX, STEPS).unwrap();
             prop_assert!(is_valid(&blocks, period, &taken, &layout));
             // No more than if they lived at the same time.
             let all: usize = blocks.iter().map(|it| it.bytes).sum();

@@ -2,8 +2,8 @@
 
 use super::space::RangeNumber;
 
-/// The most blocks of a log, which has 1 MiB then.
-const MOST_BLOCKS: usize = 1 << 16;
+/// The most blocks of a log, which has 4 MiB then: a period has at most half as many.
+const MOST_BLOCKS: usize = 1 << 18;
 
 /// A log that is full forgets one part in this of it.
 const FORGOTTEN_PARTS: u32 = 8;

@@ -332,11 +332,11 @@ mod tests {
         low_points.grew(bytes(100));
         let mut logged = 0;
         while low_points.is_watching() {
-            low_points.took(logged, MIB, bytes(logged + 1));
+            low_points.took(logged, MIB, bytes(logged / 4));
             logged += 1;
         }
         // A full log forgets an eighth, sixteen times.
-        assert_eq!(logged, 3 * (1 << 16) + 1);
+        assert_eq!(logged, 3 * (1 << 18) + 1);
         assert!(low_points.log.blocks().is_empty());
         // Until it has grown by what a plan would have to save: 1 % of 192 GiB.
         for (mib, is_watching) in [(100, false), (2000, false), (2100, true)] {

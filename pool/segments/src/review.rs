@@ -150,14 +150,15 @@ impl Review {
             .filter_map(|number| Some((number, block(number)?)))
             .unzip();
         // No layout has less than what is taken at once, beyond what the segments have that stay.
-        let most = self.taken.saturating_add_signed(period.most);
+        let high = self.taken.saturating_add_signed(period.most);
         let pinned: usize = self.pinned.iter().map(|pinned| pinned.region.bytes).sum();
-        let missing = most.saturating_sub(pinned as u64) + most / GOOD_PARTS;
+        let missing = high.saturating_sub(pinned as u64) + high / GOOD_PARTS;
         let good = base.saturating_add(usize::try_from(missing).unwrap_or(usize::MAX));
-        let layout = lay_out(&blocks, lives.len(), &taken, good, MOST_STEPS)?;
+        let worth = usize::try_from(self.idle.checked_sub(self.least_gain)?).unwrap_or(usize::MAX);
+        let most = base.saturating_add(worth.min(self.largest));
+        let layout = lay_out(&blocks, lives.len(), &taken, good, most, MOST_STEPS)?;
         let bytes = layout.end.saturating_sub(base);
-        let needed = self.least_gain.saturating_add(bytes as u64);
-        if bytes == 0 || bytes > self.largest || needed > self.idle {
+        if bytes == 0 {
             return None;
         }
         for (number, place) in numbers.into_iter().zip(layout.places) {
