@@ -21,7 +21,7 @@ const PART_BLOCKS: usize = 64;
 const MOST_PARTS: usize = 256;
 
 /// A part has this many parts of the next level.
-const LEVEL_PARTS: usize = 4;
+const LEVEL_PARTS: usize = 8;
 
 /// A block to be placed, or one that has a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +111,10 @@ pub(super) fn lay_out(
         best: None,
     };
     let mut order: Vec<usize> = (0..blocks.len()).collect();
-    for key in [Block::by_size, Block::by_time, Block::by_life] {
+    for key in [Block::by_time, Block::by_size, Block::by_life] {
         order.sort_by_key(|number| Reverse(key(&blocks[*number], period)));
-        search.look_at(order.clone(), most);
+        let best = search.best.as_ref().map_or(most, |(best, _)| best.end);
+        search.look_at(order.clone(), best);
         if search.is_over(good) {
             break;
         }
@@ -157,7 +158,7 @@ impl Search<'_> {
     /// time for it.
     fn look_at(&mut self, order: Vec<usize>, most: usize) -> Option<(Layout, Vec<usize>)> {
         let time = |number: &usize| Reverse(self.blocks[*number].by_time(self.period));
-        // Then a block that has ended is in nobody's way.
+        // Then a block that has ended is in the way of none that comes.
         let is_in_time = self.is_one_kind && order.is_sorted_by_key(time);
         let has_parts = self.is_one_kind && !is_in_time;
         let mut placing = Placing::new(self.blocks, self.period, self.taken, has_parts);
@@ -205,6 +206,8 @@ struct Placing {
     levels: Vec<Level>,
     /// How many steps it took so far.
     steps: usize,
+    /// How many were left when it last forgot those that have ended.
+    left: usize,
 }
 
 /// The numbers of what is taken in each two parts of the period that follow each other, lowest first. A block that lives in no more than these
@@ -259,6 +262,7 @@ impl Placing {
             taken: Vec::with_capacity(taken.len() + blocks.len()),
             levels: levels.collect(),
             steps: 0,
+            left: 0,
         };
         for taken in taken {
             placing.add(*taken);
@@ -266,14 +270,19 @@ impl Placing {
         placing
     }
 
-    /// Forgets the blocks that have ended, unless they live on into the next period: in the order of time, no other one meets them.
+    /// Forgets the blocks that have ended, unless they live on into the next period: in the order of time, no other one meets them. Does so once
+    /// the list is twice as long as what was left the last time.
     fn forget_ended(&mut self, now: usize) {
         let list = &mut self.levels[0].windows[0];
+        if list.len() < 2 * self.left {
+            return;
+        }
         self.steps += list.len();
         list.retain(|number| {
             let by = self.taken[*number as usize].by;
             by.is_none_or(|by| by.end > now || by.lives_on(self.period))
         });
+        self.left = list.len();
     }
 
     /// Returns the lowest place for a block.
