@@ -287,7 +287,7 @@ mod tests {
     use crate::{
         event::ClEvent,
         order::tracked_command::TrackedCommand,
-        sys::{SvmAllocation, Threads},
+        sys::{ONE_SVM_THREAD, SvmAllocation},
         testing::open,
     };
 
@@ -328,9 +328,17 @@ mod tests {
         let align = Align::new(128).unwrap();
         let block = || {
             let context = &backend.context().handle;
-            SvmAllocation::new(context, 1, 4096, align, align, Threads::new(true), || false)
-                .unwrap()
-                .unwrap()
+            SvmAllocation::new(
+                context,
+                1,
+                4096,
+                align,
+                align,
+                Some(&ONE_SVM_THREAD),
+                || false,
+            )
+            .unwrap()
+            .unwrap()
         };
         let gates = [(); 2].map(|()| backend.create_user_event().unwrap());
         let frees = |index: usize| FREED[index].load(Ordering::Relaxed);

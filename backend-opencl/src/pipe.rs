@@ -70,17 +70,13 @@ impl ClPipe {
         if packet_bytes == 0 || max_packets == 0 {
             return Err(InvalidRequest::ZeroSize.into());
         }
-        let largest = device.info(CL_DEVICE_PIPE_MAX_PACKET_SIZE)?.number()?;
-        if u64::from(packet_bytes) > largest {
-            let in_bytes = |number| usize::try_from(number).unwrap_or(usize::MAX);
-            return Err(InvalidRequest::TooLarge {
-                requested: in_bytes(packet_bytes.into()),
-                largest: in_bytes(largest),
-            }
-            .into());
+        let largest = device.info(CL_DEVICE_PIPE_MAX_PACKET_SIZE)?.size()?;
+        let [requested, packets] =
+            [packet_bytes, max_packets].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+        if requested > largest {
+            return Err(InvalidRequest::TooLarge { requested, largest }.into());
         }
-        let bytes = u64::from(packet_bytes).saturating_mul(max_packets.into());
-        let purpose = Purpose::Memory(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let purpose = Purpose::Memory(requested.saturating_mul(packets));
         // No flags: by default kernels read and write it and the host does neither.
         let handle = sys::create_pipe(&context.handle, 0, packet_bytes, max_packets)
             .map_err(|error| error.into_error(purpose))?;

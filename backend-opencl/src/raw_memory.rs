@@ -11,7 +11,7 @@ use std::{
 };
 
 use binpool_allocators::{AsMemory, Error, Region, Result, runtime::Access};
-use parking_lot::ReentrantMutexGuard;
+use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 use smallvec::SmallVec;
 
 use crate::{
@@ -271,7 +271,7 @@ impl OpenClBackend {
             raw,
             backend: self,
             queue,
-            no_views_change: self.context().quirks.view_lock.hold(),
+            no_views_change: self.context().quirks.view_lock.map(ReentrantMutex::lock),
             _thread: PhantomData,
         })
     }

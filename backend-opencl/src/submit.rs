@@ -14,7 +14,7 @@ use crate::{
         tracked_command::Earlier,
     },
     queue::ClQueue,
-    quirks::{dropped_events::WaitedFor, stand_in_events::stand_in},
+    quirks::{dropped_events::WaitedFor, stand_in_events},
     sys::{ClError, ClResult, EndedOnPanic, EventHandle, Purpose, WaitList},
 };
 
@@ -186,7 +186,7 @@ impl OpenClBackend {
     }
 
     /// The event that stands for `event`, of a command of `queue` that was just enqueued, on a runtime whose events keep memory
-    /// (see [`stand_in_events`](crate::quirks::stand_in_events)).
+    /// (see [`stand_in_events`]); `None` if it stands for itself, or none could be made.
     fn stand_in(
         queue: &ClQueue,
         uses: &[MemoryUse<'_>],
@@ -196,7 +196,11 @@ impl OpenClBackend {
         if !queue.context().quirks.events_keep_memory || !uses.iter().any(is_awaited) {
             return None;
         }
-        stand_in(queue.handle(), event)
+        stand_in_events::marker(queue.handle(), event)
+            .inspect_err(|error| {
+                tracing::error!(%error, "memory stays until the event of a command that used it is dropped");
+            })
+            .ok()
     }
 
     /// Enqueues a command by `enqueue`, and waits for it, so that it may work on memory that the caller has borrowed.

@@ -119,7 +119,7 @@ impl Characterization {
     fn query(device: &DeviceInfo) -> ClResult<Self> {
         let id = device.id();
         let number = |what| id.info(what)?.number();
-        let size = |what| Ok(usize::try_from(number(what)?).unwrap_or(usize::MAX));
+        let size = |what| id.info(what)?.size();
         // Devices do not answer questions of later versions, or of extensions that they do not have.
         let answers_yes = |what| number(what).unwrap_or(0) != 0;
         let extensions = id.info(CL_DEVICE_EXTENSIONS)?.text();

@@ -67,10 +67,7 @@ pub struct ImageLimits {
 impl ImageLimits {
     /// Asks the device for the limits.
     pub(crate) fn query(device: DeviceId) -> ClResult<Self> {
-        let number = |what| {
-            let number = device.info(what)?.number()?;
-            Ok(usize::try_from(number).unwrap_or(usize::MAX))
-        };
+        let number = |what| device.info(what)?.size();
         // Devices do not answer questions of later versions.
         let young = |what| number(what).unwrap_or(0);
         let platform = sys::platform_name_of(device)?;

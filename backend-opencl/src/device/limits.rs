@@ -32,8 +32,8 @@ pub(crate) fn query(device: DeviceId) -> ClResult<DeviceLimits> {
     let mut limits = DeviceLimits::new(
         device.info(CL_DEVICE_NAME)?.text(),
         number(CL_DEVICE_GLOBAL_MEM_SIZE)?,
-        saturate(number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)?),
-        alignment(number(CL_DEVICE_MEM_BASE_ADDR_ALIGN)?),
+        device.info(CL_DEVICE_MAX_MEM_ALLOC_SIZE)?.size()?,
+        alignment(device.info(CL_DEVICE_MEM_BASE_ADDR_ALIGN)?.size()?),
     );
     limits.largest_svm_alignment = bytes_aligned(LARGEST_SVM_ALIGNMENT);
     // Devices before OpenCL 2.0 do not answer this question.
@@ -45,8 +45,8 @@ pub(crate) fn query(device: DeviceId) -> ClResult<DeviceLimits> {
 }
 
 /// Returns the base address alignment, which OpenCL counts in bits.
-fn alignment(bits: u64) -> Align {
-    bytes_aligned(saturate(bits / 8))
+fn alignment(bits: usize) -> Align {
+    bytes_aligned(bits / 8)
 }
 
 /// Returns the alignment of that many bytes, or of the next power of two.
@@ -65,10 +65,6 @@ fn svm_support(capabilities: u64) -> SvmSupport {
         atomics: has(CL_DEVICE_SVM_ATOMICS),
         system: has(CL_DEVICE_SVM_FINE_GRAIN_SYSTEM),
     }
-}
-
-fn saturate(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use cl3::{
     error_codes::CL_INVALID_MEM_OBJECT,
     memory::{CL_IMAGE_ELEMENT_SIZE, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_WRITE_ONLY},
 };
+use parking_lot::ReentrantMutex;
 
 use super::{
     cl_image::{ClImage, Pixels},
@@ -244,7 +245,7 @@ impl OpenClBackend {
         let source = Source::Buffer(handle, row_pitch);
         let region = Region::new(offset, layout.bytes);
         let under = handle.another()?;
-        let held = self.context().quirks.view_lock.hold();
+        let held = self.context().quirks.view_lock.map(ReentrantMutex::lock);
         // With no flags the image has those of its buffer.
         let image = self.image_handle(0, format, shape, (source, layout));
         drop(held);

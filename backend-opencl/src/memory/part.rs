@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use binpool_allocators::{Region, Result};
+use parking_lot::ReentrantMutex;
 use smallvec::SmallVec;
 
 use crate::{
@@ -73,7 +74,7 @@ impl Part {
         }
         let Region { offset, bytes } = self.region;
         let lock = context.quirks.view_lock;
-        let held = lock.hold();
+        let held = lock.map(ReentrantMutex::lock);
         let made = sys::create_sub_buffer(&self.root.handle, self.flags, offset, bytes)
             .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
         drop(held);

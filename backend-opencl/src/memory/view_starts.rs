@@ -18,7 +18,7 @@ use std::{
 };
 
 use binpool_allocators::{Error, Result};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, ReentrantMutex};
 
 use crate::{
     context::Context,
@@ -57,7 +57,7 @@ impl ViewStarts {
         self.commit(context, buffer)?;
         // First the lock of views, which a thread may hold already while it enqueues commands of the program's own.
         let lock = context.quirks.view_lock;
-        let _no_view_changes = lock.hold();
+        let _no_view_changes = lock.map(ReentrantMutex::lock);
         let mut state = self.state.lock();
         if let Some(known) = state.starts.get(&start).and_then(Weak::upgrade) {
             return Ok(known);

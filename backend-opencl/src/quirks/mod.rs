@@ -3,7 +3,6 @@
 //! ```text
 //! dropped_events    PoCL: keeps the events of commands that failed, which the runtime still uses
 //! dropped_queues    Intel: keeps queues until they are idle
-//! failure_lock      PoCL: no event fails while a command that waits for it is enqueued
 //! idle_queue        NVIDIA: commits memory on a queue on which nothing is pending
 //! single_wait       Intel: has a command wait for one event instead of several
 //! stand_in_events   Intel: has a marker stand for a command whose event would keep memory
@@ -14,7 +13,6 @@
 
 pub(crate) mod dropped_events;
 pub(crate) mod dropped_queues;
-mod failure_lock;
 mod idle_queue;
 mod single_wait;
 pub(crate) mod stand_in_events;
@@ -22,6 +20,7 @@ mod user_events;
 
 use binpool_allocators::{QueueId, Result};
 use cl3::memory::CL_MEM_ALLOC_HOST_PTR;
+use parking_lot::{ReentrantMutex, RwLock};
 
 use crate::{
     device::{
@@ -29,11 +28,11 @@ use crate::{
         limits::{INTEL, NVIDIA, POCL},
     },
     sys::{
-        ClResult, ContextHandle, DeviceId, EventHandle, QueueHandle, Threads, ViewLock, WaitList,
+        ClResult, ContextHandle, DeviceId, EventHandle, ONE_SVM_THREAD, QueueHandle, SvmLock,
+        VIEW_LOCK, ViewLock, WaitList,
     },
 };
 use dropped_events::WaitedFor;
-use failure_lock::FailureLock;
 use idle_queue::IdleQueue;
 use user_events::UserEvents;
 
@@ -73,11 +72,19 @@ pub(crate) struct Quirks {
     pub(crate) used_views_are_fragile: bool,
     /// NVIDIA's `clFinish` returns before all commands have ended, if one of them has failed. They end in their order.
     pub(crate) finish_returns_early: bool,
-    /// The threads that may allocate and free shared virtual memory at once.
-    pub(crate) svm_threads: Threads,
+    /// The lock that keeps NVIDIA's driver from allocating and freeing shared virtual memory on two threads at once.
+    pub(crate) svm_lock: SvmLock,
     /// The lock that keeps NVIDIA's driver from making views on two threads at once.
     pub(crate) view_lock: ViewLock,
-    failure_lock: FailureLock,
+    /// The lock that keeps events from failing while commands that wait for them are enqueued.
+    ///
+    /// `PoCL` 3.1 never ends a command that is enqueued to wait for an event that has failed. So a thread holds this lock while
+    /// it checks whether an event has failed and enqueues the command, and a thread that makes an event fail holds it alone.
+    ///
+    /// `PoCL` also runs a command that it has reported as failed, where one event that it waits for fails while another thread
+    /// completes the last of the others. Threads of the host complete and fail events one at a time under this lock. A thread of the
+    /// runtime that completes a command cannot be held off: [`companions`](crate::order::companions) prevent the harm.
+    failure_lock: Option<RwLock<()>>,
     idle_queue: IdleQueue,
     user_events: UserEvents,
 }
@@ -102,9 +109,9 @@ impl Quirks {
             fills_of_volumes_block: is_nvidia,
             used_views_are_fragile: is_nvidia,
             finish_returns_early: is_nvidia,
-            svm_threads: Threads::new(is_nvidia),
-            view_lock: ViewLock::needed(is_nvidia),
-            failure_lock: FailureLock::new(is_pocl),
+            svm_lock: is_nvidia.then_some(&ONE_SVM_THREAD),
+            view_lock: is_nvidia.then_some(&VIEW_LOCK),
+            failure_lock: is_pocl.then(|| RwLock::new(())),
             idle_queue: IdleQueue::default(),
             user_events: UserEvents::default(),
         }
@@ -131,17 +138,20 @@ impl Quirks {
 
     /// The locks that are held while a command is enqueued, and not while a thread waits for it.
     pub(crate) fn while_enqueueing(&self) -> impl Sized {
-        (self.failure_lock.while_enqueueing(), self.view_lock.hold())
+        (
+            self.while_completing(),
+            self.view_lock.map(ReentrantMutex::lock),
+        )
     }
 
     /// The lock that is held while an event completes.
     pub(crate) fn while_completing(&self) -> impl Sized {
-        self.failure_lock.while_enqueueing()
+        self.failure_lock.as_ref().map(RwLock::read)
     }
 
     /// The lock that is held while an event is made to fail.
     pub(crate) fn while_failing(&self) -> impl Sized {
-        self.failure_lock.while_failing()
+        self.failure_lock.as_ref().map(RwLock::write)
     }
 
     /// Notes that this crate has made a user event.
@@ -191,7 +201,7 @@ impl Quirks {
     ) {
         if self.failed_events_are_fragile {
             // The thread that drops an event may hold this lock already.
-            let _no_failure = self.failure_lock.while_enqueueing_again();
+            let _no_failure = self.failure_lock.as_ref().map(RwLock::read_recursive);
             dropped_events::keep(event, waited_for, until_idle);
         }
     }
@@ -216,5 +226,17 @@ impl Quirks {
         } else {
             commit(None)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_has_the_runtime_to_itself_where_it_takes_one_at_a_time() {
+        let lock = |platform| Quirks::of(platform, DeviceKind::Gpu).svm_lock;
+        assert!(lock(POCL).is_none() && lock(INTEL).is_none());
+        assert!(lock(NVIDIA).is_some());
     }
 }

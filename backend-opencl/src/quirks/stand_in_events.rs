@@ -7,15 +7,6 @@
 
 use crate::sys::{self, ClResult, EventHandle, QueueHandle, WaitList};
 
-/// The event that stands for `event`, of a command of `queue` that was just enqueued; `None` if none could be made.
-pub(crate) fn stand_in(queue: &QueueHandle, event: &EventHandle) -> Option<EventHandle> {
-    marker(queue, event)
-        .inspect_err(|error| {
-            tracing::error!(%error, "memory stays until the event of a command that used it is dropped");
-        })
-        .ok()
-}
-
 /// The event of a marker after `event`.
 pub(crate) fn marker(queue: &QueueHandle, event: &EventHandle) -> ClResult<EventHandle> {
     let after = WaitList::from_iter([event]);

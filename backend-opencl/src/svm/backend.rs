@@ -175,7 +175,7 @@ impl OpenClBackend {
             bytes,
             alignment,
             largest,
-            context.quirks.svm_threads,
+            context.quirks.svm_lock,
             || kept_memory::let_go() | free_what_has_ended(),
         )
         .map_err(|error| error.into_error(Purpose::Memory(bytes)))?
@@ -314,7 +314,7 @@ mod tests {
             BYTES,
             Align::new(1 << 16).unwrap(),
             Align::new(64).unwrap(),
-            backend.context().quirks.svm_threads,
+            backend.context().quirks.svm_lock,
             || false,
         );
         let block = SvmBlock::new(allocation.unwrap().unwrap(), SvmGrain::Coarse, None);

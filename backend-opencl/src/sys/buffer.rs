@@ -65,7 +65,6 @@ pub(crate) fn create_sub_buffer(
     offset: usize,
     bytes: usize,
 ) -> ClResult<MemHandle> {
-    const CALL: &str = "clCreateSubBuffer";
     let region = cl_buffer_region {
         origin: offset,
         size: bytes,
@@ -76,7 +75,7 @@ pub(crate) fn create_sub_buffer(
         cl3::memory::create_sub_buffer(root.raw(), flags, CL_BUFFER_CREATE_TYPE_REGION, region)
     };
     // SAFETY: The call above has just returned this reference, and nothing else takes it.
-    unsafe { MemHandle::own(created, CALL) }
+    unsafe { MemHandle::own(created, "clCreateSubBuffer") }
 }
 
 /// Returns a reference to the buffer that a sub-buffer is a part of.

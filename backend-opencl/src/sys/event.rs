@@ -34,10 +34,9 @@ impl Drop for EndedOnPanic<'_> {
 
 /// An event that the host resolves.
 pub(crate) fn create_user_event(context: &ContextHandle) -> ClResult<EventHandle> {
-    const CALL: &str = "clCreateUserEvent";
     let created = cl3::event::create_user_event(context.raw());
     // SAFETY: The call above has just returned this reference, and nothing else takes it.
-    unsafe { EventHandle::own(created, CALL) }
+    unsafe { EventHandle::own(created, "clCreateUserEvent") }
 }
 
 /// Resolves a user event with 0 or a negative code.

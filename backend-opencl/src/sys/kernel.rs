@@ -21,10 +21,9 @@ use super::{
 
 /// A kernel of a program that was built, with no argument set.
 pub(crate) fn create_kernel(program: &ProgramHandle, name: &CStr) -> ClResult<KernelHandle> {
-    const CALL: &str = "clCreateKernel";
     let created = cl3::kernel::create_kernel(program.raw(), name);
     // SAFETY: The call above has just returned this reference, and nothing else takes it.
-    unsafe { KernelHandle::own(created, CALL) }
+    unsafe { KernelHandle::own(created, "clCreateKernel") }
 }
 
 /// Returns the number of arguments of a kernel.

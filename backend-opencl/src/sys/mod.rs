@@ -70,6 +70,6 @@ pub(crate) use object::{create_context, create_queue};
 pub(crate) use pipe::{create_pipe, pipe_number};
 #[cfg(feature = "images")]
 pub(crate) use sampler::{SamplerHandle, create_sampler, create_sampler_with_properties};
-pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_migrate};
+pub(crate) use svm::{ONE_SVM_THREAD, SvmAllocation, SvmLock, SvmRange, enqueue_svm_migrate};
 pub(crate) use transfer::{DeviceBytes, enqueue_copy, enqueue_fill};
-pub(crate) use view::{ViewHandle, ViewLock};
+pub(crate) use view::{VIEW_LOCK, ViewHandle, ViewLock};

@@ -8,10 +8,9 @@ use super::{ClResult, ContextHandle, DeviceId, QueueHandle};
 
 /// A context with one device.
 pub(crate) fn create_context(device: DeviceId) -> ClResult<ContextHandle> {
-    const CALL: &str = "clCreateContext";
     let created = cl3::context::create_context(&[device.raw()], ptr::null(), None, ptr::null_mut());
     // SAFETY: The call above has just returned this reference, and nothing else takes it.
-    unsafe { ContextHandle::own(created, CALL) }
+    unsafe { ContextHandle::own(created, "clCreateContext") }
 }
 
 /// A queue of `device`.
@@ -22,7 +21,6 @@ pub(crate) fn create_queue(
     device: DeviceId,
     out_of_order: bool,
 ) -> ClResult<QueueHandle> {
-    const CALL: &str = "clCreateCommandQueue";
     let properties = if out_of_order {
         CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE
     } else {
@@ -33,5 +31,5 @@ pub(crate) fn create_queue(
         cl3::command_queue::create_command_queue(context.raw(), device.raw(), properties)
     };
     // SAFETY: The call above has just returned this reference, and nothing else takes it.
-    unsafe { QueueHandle::own(created, CALL) }
+    unsafe { QueueHandle::own(created, "clCreateCommandQueue") }
 }

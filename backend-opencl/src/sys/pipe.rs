@@ -9,12 +9,11 @@ pub(crate) fn create_pipe(
     packet_bytes: u32,
     max_packets: u32,
 ) -> ClResult<MemHandle> {
-    const CALL: &str = "clCreatePipe";
     // SAFETY: The context is kept alive by its handle, and the runtime checks the numbers.
     let created =
         unsafe { cl3::memory::create_pipe(context.raw(), flags, packet_bytes, max_packets) };
     // SAFETY: The call above has just returned this reference, and nothing else takes it.
-    unsafe { MemHandle::own(created, CALL) }
+    unsafe { MemHandle::own(created, "clCreatePipe") }
 }
 
 /// Returns a number about a pipe.

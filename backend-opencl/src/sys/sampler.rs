@@ -20,11 +20,10 @@ pub(crate) fn create_sampler(
     addressing: u32,
     filter: u32,
 ) -> ClResult<SamplerHandle> {
-    const CALL: &str = "clCreateSampler";
     let created =
         cl3::sampler::create_sampler(context.raw(), u32::from(normalized), addressing, filter);
     // SAFETY: The call above has just returned this reference, and nothing else takes it.
-    unsafe { SamplerHandle::own(created, CALL) }
+    unsafe { SamplerHandle::own(created, "clCreateSampler") }
 }
 
 /// A sampler of keys and values, none of whose keys is 0. The device has OpenCL 2.0.
@@ -32,7 +31,6 @@ pub(crate) fn create_sampler_with_properties(
     context: &ContextHandle,
     properties: &[(u64, u64)],
 ) -> ClResult<SamplerHandle> {
-    const CALL: &str = "clCreateSamplerWithProperties";
     let list: Vec<u64> = properties
         .iter()
         .flat_map(|&(key, value)| [key, value])
@@ -40,5 +38,5 @@ pub(crate) fn create_sampler_with_properties(
         .collect();
     let created = cl3::sampler::create_sampler_with_properties(context.raw(), list.as_ptr());
     // SAFETY: The call above has just returned this reference, and nothing else takes it.
-    unsafe { SamplerHandle::own(created, CALL) }
+    unsafe { SamplerHandle::own(created, "clCreateSamplerWithProperties") }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use binpool_allocators::{Align, Region};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::{
     ClError, ClResult, ContextHandle, EventHandle, MemHandle, QueueHandle, WaitList, buffer,
@@ -24,7 +24,7 @@ pub(crate) struct SvmAllocation {
     bytes: usize,
     /// The alignment of `start` that was asked for.
     alignment: Align,
-    threads: Threads,
+    lock: SvmLock,
     /// The host's memory that this is; none if it is the runtime's, which frees it.
     loan: Option<Loan>,
     /// The last field: it is dropped, and so calls, after the block was freed.
@@ -51,23 +51,12 @@ impl fmt::Debug for CallWhenFreed {
     }
 }
 
-/// The threads that allocate and free SVM: any at once, as the specification demands, or one at a time. NVIDIA's driver answers with
-/// null, or crashes, where one thread allocates while another frees a block.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Threads {
-    one_at_a_time: bool,
-}
+/// What a thread locks while it allocates or frees SVM: nothing where threads do so at once, as the specification demands. NVIDIA's
+/// driver answers with null, or crashes, where one thread allocates while another frees a block.
+pub(crate) type SvmLock = Option<&'static Mutex<()>>;
 
-impl Threads {
-    pub(crate) const fn new(one_at_a_time: bool) -> Self {
-        Self { one_at_a_time }
-    }
-
-    fn guard(self) -> Option<MutexGuard<'static, ()>> {
-        static ONE: Mutex<()> = Mutex::new(());
-        self.one_at_a_time.then(|| ONE.lock())
-    }
-}
+/// The lock where only one thread at a time may allocate and free SVM.
+pub(crate) static ONE_SVM_THREAD: Mutex<()> = Mutex::new(());
 
 // SAFETY: The pointers are only passed to the runtime, whose calls are thread safe; nothing here dereferences them.
 unsafe impl Send for SvmAllocation {}
@@ -88,12 +77,12 @@ impl SvmAllocation {
         bytes: usize,
         alignment: Align,
         native: Align,
-        threads: Threads,
+        lock: SvmLock,
         free_ended: impl Fn() -> bool,
     ) -> ClResult<Option<Self>> {
-        let allocate = |bytes| match Self::raw(context, flags, bytes, native, threads) {
+        let allocate = |bytes| match Self::raw(context, flags, bytes, native, lock) {
             // Memory whose commands have ended may only not have been freed yet.
-            Ok(None) if free_ended() => Self::raw(context, flags, bytes, native, threads),
+            Ok(None) if free_ended() => Self::raw(context, flags, bytes, native, lock),
             result => result,
         };
         let Some(mut plain) = allocate(bytes)? else {
@@ -125,10 +114,10 @@ impl SvmAllocation {
         flags: u64,
         bytes: usize,
         alignment: Align,
-        threads: Threads,
+        lock: SvmLock,
     ) -> ClResult<Option<Self>> {
         let native = u32::try_from(alignment.bytes()).unwrap_or(0);
-        let guard = threads.guard();
+        let guard = lock.map(Mutex::lock);
         // SAFETY: The context is kept alive by its handle.
         let base = unsafe { cl3::memory::svm_alloc(context.raw(), flags, bytes, native) };
         drop(guard);
@@ -144,7 +133,7 @@ impl SvmAllocation {
         let context = match context.another() {
             Ok(context) => context,
             Err(error) => {
-                free_now(context.raw(), base, threads);
+                free_now(context.raw(), base, lock);
                 return Err(error);
             }
         };
@@ -154,7 +143,7 @@ impl SvmAllocation {
             start: base,
             bytes,
             alignment,
-            threads,
+            lock,
             loan: None,
             freed: CallWhenFreed::default(),
         }))
@@ -168,7 +157,7 @@ impl SvmAllocation {
             start: loan.start(),
             bytes: loan.bytes(),
             alignment,
-            threads: Threads::new(false),
+            lock: None,
             loan: Some(loan),
             freed: CallWhenFreed::default(),
         })
@@ -211,13 +200,13 @@ impl SvmAllocation {
 impl Drop for SvmAllocation {
     fn drop(&mut self) {
         if !self.is_of_the_host() {
-            free_now(self.context.raw(), self.base, self.threads);
+            free_now(self.context.raw(), self.base, self.lock);
         }
     }
 }
 
-fn free_now(context: *mut c_void, base: NonNull<u8>, threads: Threads) {
-    let _guard = threads.guard();
+fn free_now(context: *mut c_void, base: NonNull<u8>, lock: SvmLock) {
+    let _guard = lock.map(Mutex::lock);
     // SAFETY: (1) `base` came from `clSVMAlloc` with this context, and only `drop` or the failed constructor frees it,
     // once; (2) commands no longer use it (rule 1 of `sys`).
     if let Err(code) = unsafe { cl3::memory::svm_free(context, base.as_ptr().cast()) } {
@@ -311,15 +300,4 @@ pub(crate) fn enqueue_svm_migrate(
         queue.raw(), u32::try_from(pointers.len()).unwrap_or(0), pointers.as_ptr(), ptr::null(),
         flags
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_has_the_runtime_to_itself_where_it_takes_one_at_a_time() {
-        assert!(Threads::new(false).guard().is_none());
-        assert!(Threads::new(true).guard().is_some());
-    }
 }

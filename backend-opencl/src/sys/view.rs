@@ -9,30 +9,16 @@
 
 use std::{fmt, mem::ManuallyDrop, ops::Deref};
 
-use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
+use parking_lot::ReentrantMutex;
 
 use super::MemHandle;
 
-/// True if only one thread at a time makes and releases views of a buffer and enqueues commands on it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ViewLock {
-    is_needed: bool,
-}
+/// The lock, if only one thread at a time may make and release views of a buffer and enqueue commands on it: for a call that
+/// does so, but not while a thread waits for a command.
+pub(crate) type ViewLock = Option<&'static ReentrantMutex<()>>;
 
 /// Reentrant: a thread may drop a view while it enqueues a command.
-static LOCK: ReentrantMutex<()> = ReentrantMutex::new(());
-
-impl ViewLock {
-    pub(crate) const fn needed(is_needed: bool) -> Self {
-        Self { is_needed }
-    }
-
-    /// Takes the lock, if it is needed: for a call that makes or releases a view, or enqueues a command on memory, but not
-    /// while a thread waits for a command.
-    pub(crate) fn hold(self) -> Option<ReentrantMutexGuard<'static, ()>> {
-        self.is_needed.then(|| LOCK.lock())
-    }
-}
+pub(crate) static VIEW_LOCK: ReentrantMutex<()> = ReentrantMutex::new(());
 
 /// A reference to a view, which is released under the lock.
 pub(crate) struct ViewHandle {
@@ -51,7 +37,7 @@ impl ViewHandle {
 
 impl Drop for ViewHandle {
     fn drop(&mut self) {
-        let _held = self.lock.hold();
+        let _held = self.lock.map(ReentrantMutex::lock);
         // SAFETY: The handle is dropped once, here, and not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.handle) };
     }

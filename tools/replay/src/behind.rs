@@ -1,10 +1,6 @@
 //! A device that lags behind the host: each freed block stays in use for a while.
 
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use binpool::{Backend, Error, Memory};
 use parking_lot::Mutex;
@@ -14,29 +10,13 @@ use crate::{
     watermark::Watermark,
 };
 
-/// What the last use of a block is on a kind of device, and what the time is there.
+/// What the last use of a block is on a kind of device.
 pub(crate) trait LastUse<B: Backend>: Sync {
-    /// The time by the clock of the host.
-    fn now(&self) -> Duration;
-
     /// Lets the time pass that the program takes for itself between two requests.
     fn work(&self) {}
 
     /// Enqueues a command on the block that takes so long if it begins when its queue has ended all before it.
     fn enqueue(&self, block: &InUse<'_, B>, takes: Duration) -> Result<(), Error>;
-}
-
-/// The clock of a real device's host.
-pub(crate) struct HostClock(Instant);
-
-impl HostClock {
-    pub(crate) fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    pub(crate) fn now(&self) -> Duration {
-        self.0.elapsed()
-    }
 }
 
 /// Commands on each block, and a last one before it is freed that ends so long after it was enqueued.
@@ -104,7 +84,7 @@ impl<B: Backend> Commands<B> for Behind<B> {
             inner.end(block)?;
         }
         let mut pending = self.pending.lock();
-        let now = self.last_use.now();
+        let now = block.backend.now();
         self.settle(&mut pending, now);
         let end = now + self.time;
         let before = &mut pending.queues[block.queue_number];
@@ -133,44 +113,33 @@ impl<B: Backend> Commands<B> for Behind<B> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failing test panics")]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
     use binpool::{MemoryFlags, QueueOrder};
     use binpool_mock::{MockBackend, MockDevice};
 
     use super::*;
 
-    /// A clock that the test sets, in microseconds, and how long the uses take.
-    #[derive(Default)]
-    struct Noted {
-        now: AtomicU64,
-        takes: Mutex<Vec<u64>>,
-    }
+    /// How long the uses take, in microseconds.
+    type Noted = Arc<Mutex<Vec<u64>>>;
 
-    impl LastUse<MockBackend> for Arc<Noted> {
-        fn now(&self) -> Duration {
-            Duration::from_micros(self.now.load(Ordering::Relaxed))
-        }
-
+    impl LastUse<MockBackend> for Noted {
         fn enqueue(&self, _: &InUse<'_, MockBackend>, takes: Duration) -> Result<(), Error> {
-            self.takes
-                .lock()
-                .push(u64::try_from(takes.as_micros()).unwrap());
+            self.lock().push(u64::try_from(takes.as_micros()).unwrap());
             Ok(())
         }
     }
 
     #[test]
     fn a_use_takes_what_is_left_of_its_time_and_is_pending_so_long() {
-        let backend = MockDevice::new().backend();
+        let device = MockDevice::new();
+        let backend = device.backend();
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let memory = backend.create_buffer(100, MemoryFlags::empty()).unwrap();
-        let (noted, bytes) = (Arc::new(Noted::default()), Arc::new(Watermark::default()));
+        let (noted, bytes) = (Noted::default(), Arc::new(Watermark::default()));
         let time = Duration::from_micros(10);
         let last_use = Box::new(Arc::clone(&noted));
         let behind = Behind::new(None, last_use, time, 2, Arc::clone(&bytes));
         let freed = |at: u64, queue_number| {
-            noted.now.store(at, Ordering::Relaxed);
+            device.pass(Duration::from_micros(at).checked_sub(device.now()).unwrap());
             let block = InUse {
                 backend: &backend,
                 queue: &queue,
@@ -180,7 +149,7 @@ mod tests {
             };
             behind.begin(&block).unwrap();
             behind.end(&block).unwrap();
-            (noted.takes.lock().pop().unwrap(), bytes.restart() / 100)
+            (noted.lock().pop().unwrap(), bytes.restart() / 100)
         };
         // By time and queue: what the use takes, and how many are pending at most since the last one.
         assert_eq!(freed(0, 0), (10, 1));

@@ -5,10 +5,7 @@ use std::time::Duration;
 use binpool::Error;
 use binpool_cuda::{Argument, CudaBackend, CudaKernel, CudaModule, Grid};
 
-use crate::{
-    behind::{HostClock, LastUse},
-    touch::InUse,
-};
+use crate::{behind::LastUse, touch::InUse};
 
 /// Waits by the clock of the device, and then writes the first byte as it is.
 const SOURCE: &str = "
@@ -39,7 +36,6 @@ wait:
 /// Kernels that use a block for a given time.
 pub(crate) struct CudaUse {
     kernel: CudaKernel,
-    clock: HostClock,
 }
 
 impl CudaUse {
@@ -47,16 +43,11 @@ impl CudaUse {
     pub(crate) fn new(backend: &CudaBackend) -> Result<Self, Error> {
         Ok(Self {
             kernel: CudaModule::load_ptx(backend, SOURCE)?.kernel("last_use")?,
-            clock: HostClock::start(),
         })
     }
 }
 
 impl LastUse<CudaBackend> for CudaUse {
-    fn now(&self) -> Duration {
-        self.clock.now()
-    }
-
     fn enqueue(&self, block: &InUse<'_, CudaBackend>, takes: Duration) -> Result<(), Error> {
         let nanoseconds = u64::try_from(takes.as_nanos()).unwrap_or(u64::MAX);
         let arguments = [Argument::Memory(block.memory), Argument::U64(nanoseconds)];

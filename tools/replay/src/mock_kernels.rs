@@ -34,10 +34,6 @@ pub(crate) fn time_of(trace: &Trace, events: usize) -> Duration {
 pub(crate) struct MockUse(pub(crate) MockDevice);
 
 impl LastUse<MockBackend> for MockUse {
-    fn now(&self) -> Duration {
-        self.0.now()
-    }
-
     fn work(&self) {
         self.0.pass(OPERATION);
     }

@@ -5,10 +5,7 @@ use std::time::{Duration, Instant};
 use binpool::{Backend, Error, MemoryFlags, Queue, QueueOrder};
 use binpool_opencl::{ClKernel, ClProgram, Extent, OpenClBackend, OpenClError, Parameter};
 
-use crate::{
-    behind::{HostClock, LastUse},
-    touch::InUse,
-};
+use crate::{behind::LastUse, touch::InUse};
 
 /// OpenCL has no clock in kernels: this one counts. A compiler cannot know the sum without the loop.
 const SOURCE: &str = "
@@ -29,7 +26,6 @@ const SAMPLES: usize = 5;
 /// Kernels that use a block for a given time, to within what the device's speed varies.
 pub(crate) struct OpenClUse {
     kernel: ClKernel,
-    clock: HostClock,
     steps_a_microsecond: f64,
 }
 
@@ -63,17 +59,12 @@ impl OpenClUse {
         let steps_a_microsecond = SAMPLE as f64 / took.max(1.0);
         Ok(Self {
             kernel,
-            clock: HostClock::start(),
             steps_a_microsecond,
         })
     }
 }
 
 impl LastUse<OpenClBackend> for OpenClUse {
-    fn now(&self) -> Duration {
-        self.clock.now()
-    }
-
     fn enqueue(&self, block: &InUse<'_, OpenClBackend>, takes: Duration) -> Result<(), Error> {
         #[expect(
             clippy::cast_possible_truncation,

@@ -14,6 +14,7 @@ use binpool_recordings::{
 };
 use binpool_replay::report::memory_report;
 use binpool_trace::{Snapshot, TraceError, shown};
+use serde::Serialize;
 
 use crate::command::{
     histories::{Histories, histories_of},
@@ -62,19 +63,14 @@ pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
             let by = options.by.unwrap_or(by);
             let sides = [&before, &after];
             let comparison = Comparison::of_histories(sides);
-            if options.json {
-                print(&serde_json::to_string_pretty(&comparison)?)?;
-            }
-            write_comparison(options, || comparison.page_of_histories(sides, by))?;
+            let page = || comparison.page_of_histories(sides, by);
+            show(options, || &comparison, page)?;
         }
         (Input::Snapshot(before), Input::Snapshot(snapshot)) => {
             let names = (name_of(file), name_of(after));
             let sides = [(names.0.as_str(), &*before), (names.1.as_str(), &*snapshot)];
             let comparison = Comparison::of_snapshots(sides);
-            if options.json {
-                print(&serde_json::to_string_pretty(&comparison)?)?;
-            }
-            write_comparison(options, || comparison.page_of_snapshots())?;
+            show(options, || &comparison, || comparison.page_of_snapshots())?;
         }
         _ => return Err(NotComparable(name_of(file), name_of(after)).into()),
     }
@@ -88,11 +84,18 @@ pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
 )]
 struct NotComparable(String, String);
 
-fn write_comparison(options: &View, page: impl FnOnce() -> String) -> Result<(), Box<dyn Error>> {
-    let Some(path) = options.page() else {
-        return Ok(());
-    };
-    write_page(options, &path, &page())
+/// Prints the numbers and writes the page, as far as each of them is wanted.
+fn show<N: Serialize>(
+    options: &View,
+    numbers: impl FnOnce() -> N,
+    page: impl FnOnce() -> String,
+) -> Result<(), Box<dyn Error>> {
+    if options.json {
+        print(&serde_json::to_string_pretty(&numbers())?)?;
+    }
+    options
+        .page()
+        .map_or(Ok(()), |path| write_page(options, &path, &page()))
 }
 
 /// Opens a file, and reads it if it is a snapshot.
@@ -133,8 +136,8 @@ fn is_snapshot(content: &[u8]) -> bool {
 }
 
 fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>> {
-    let page = options.page();
-    let histories = histories_of(options, &options.file, page.is_none(), content)?;
+    let is_one = options.page().is_none();
+    let histories = histories_of(options, &options.file, is_one, content)?;
     let Histories { all, busiest, by } = histories;
     let by = options.by.unwrap_or(by);
     let (_, history) = &all[busiest];
@@ -152,25 +155,13 @@ fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>
             report.verdict
         ));
     }
-    if options.json {
-        print(&serde_json::to_string_pretty(&history.numbers())?)?;
-    }
-    let Some(path) = page else {
-        return Ok(());
-    };
     let named: Vec<_> = all.iter().map(|(name, of)| (name.as_str(), of)).collect();
-    write_page(options, &path, &page_of(&named, by))
+    show(options, || history.numbers(), || page_of(&named, by))
 }
 
 fn view_snapshot(options: &View, snapshot: &Snapshot) -> Result<(), Box<dyn Error>> {
     let numbers = SnapshotNumbers::new(&name_of(&options.file), snapshot);
-    if options.json {
-        print(&serde_json::to_string_pretty(&numbers)?)?;
-    }
-    let Some(path) = options.page() else {
-        return Ok(());
-    };
-    write_page(options, &path, &numbers.page(snapshot))
+    show(options, || &numbers, || numbers.page(snapshot))
 }
 
 /// The page was written, but no browser opened it.
