@@ -71,18 +71,7 @@ pub struct HostMapMut<'a, B: HostMaps> {
     map: Option<B::MapMut<'a>>,
 }
 
-impl<'a, B: HostMaps> HostMapMut<'a, B> {
-    pub(crate) fn new(
-        backend: &B,
-        queue: &B::Queue,
-        memory: &'a impl AsMemory<B>,
-        region: Region,
-    ) -> Result<Self, Error> {
-        let map = (region.bytes > 0).then(|| backend.map_elements_mut(queue, memory, region));
-        let map = map.transpose()?;
-        Ok(Self { map })
-    }
-
+impl<B: HostMaps> HostMapMut<'_, B> {
     /// Ends the map. Dropping it does the same, and logs the error.
     ///
     /// # Errors
@@ -127,12 +116,7 @@ impl<B: HostMaps> fmt::Debug for HostMapMut<'_, B> {
     }
 }
 
-impl<B, K> Array<B, K>
-where
-    B: Backend,
-    B: HostMaps,
-    K: Kernels<B>,
-{
+impl<B: HostMaps, K: Kernels<B>> Array<B, K> {
     /// The elements as a slice of the host, once everything enqueued before is computed.
     ///
     /// Other commands may read the array meanwhile. The borrow keeps safe code from writing it; if the guard is
@@ -176,12 +160,7 @@ where
     }
 }
 
-impl<'a, B, K> Slice<'a, B, K>
-where
-    B: Backend,
-    B: HostMaps,
-    K: Kernels<B>,
-{
+impl<'a, B: HostMaps, K: Kernels<B>> Slice<'a, B, K> {
     /// The elements as a slice of the host; see [`Array::map`].
     ///
     /// # Errors
@@ -197,37 +176,25 @@ where
     }
 }
 
-impl<'a, B: Backend, K: Kernels<B>> SliceMut<'a, B, K> {
+impl<'a, B: HostMaps, K: Kernels<B>> SliceMut<'a, B, K> {
     /// The elements as a slice of the host that can be written; see [`Array::map_mut`].
     ///
     /// # Errors
     ///
     /// A failure of the device.
-    pub fn map_mut(&mut self) -> Result<HostMapMut<'_, B>, ArrayError>
-    where
-        B: HostMaps,
-    {
-        let place = self.place;
-        let all = SliceMut {
-            array: &mut *self.array,
-            place,
-        };
-        all.into_map()
+    pub fn map_mut(&mut self) -> Result<HostMapMut<'_, B>, ArrayError> {
+        self.reborrow().into_map()
     }
 
-    pub(crate) fn into_map(self) -> Result<HostMapMut<'a, B>, ArrayError>
-    where
-        B: HostMaps,
-    {
+    pub(crate) fn into_map(self) -> Result<HostMapMut<'a, B>, ArrayError> {
         let Self { array, place } = self;
         array.write_after_all()?;
         let array: &'a Array<B, K> = array;
         let (backend, queue) = (array.buffer().backend(), array.context().queue());
-        Ok(HostMapMut::new(
-            backend,
-            queue,
-            array.buffer(),
-            place.region(),
-        )?)
+        let region = place.region();
+        let map =
+            (region.bytes > 0).then(|| backend.map_elements_mut(queue, array.buffer(), region));
+        let map = map.transpose()?;
+        Ok(HostMapMut { map })
     }
 }

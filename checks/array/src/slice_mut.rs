@@ -81,12 +81,14 @@ impl<'a, B: Backend, K> SliceMut<'a, B, K> {
         &mut self,
         range: impl RangeBounds<usize>,
     ) -> Result<SliceMut<'_, B, K>, ArrayError> {
-        let place = self.place;
+        self.reborrow().into_slice(range)
+    }
+
+    pub(crate) const fn reborrow(&mut self) -> SliceMut<'_, B, K> {
         SliceMut {
-            array: &mut *self.array,
-            place,
+            array: self.array,
+            place: self.place,
         }
-        .into_slice(range)
     }
 }
 
