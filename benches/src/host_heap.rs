@@ -15,9 +15,12 @@ use snmalloc_rs::SnMalloc;
 use crate::Subject;
 
 /// A heap of host memory.
-pub trait Heap {
+pub trait Heap: Sync {
     /// The heap's own type.
     type Allocator: GlobalAlloc;
+
+    /// Its name in the tables.
+    const NAME: &'static str;
 
     /// The heap of the process.
     const ALLOCATOR: Self::Allocator;
@@ -30,6 +33,8 @@ pub struct Malloc;
 impl Heap for Malloc {
     type Allocator = System;
 
+    const NAME: &'static str = "malloc";
+
     const ALLOCATOR: System = System;
 }
 
@@ -40,6 +45,8 @@ pub struct Mimalloc;
 impl Heap for Mimalloc {
     type Allocator = MiMalloc;
 
+    const NAME: &'static str = "mimalloc";
+
     const ALLOCATOR: MiMalloc = MiMalloc;
 }
 
@@ -49,6 +56,8 @@ pub struct Snmalloc;
 
 impl Heap for Snmalloc {
     type Allocator = SnMalloc;
+
+    const NAME: &'static str = "snmalloc";
 
     const ALLOCATOR: SnMalloc = SnMalloc;
 }
@@ -93,32 +102,12 @@ impl<H: Heap> Drop for HostBlock<H> {
     }
 }
 
-impl Subject for Malloc {
-    type Block = HostBlock<Self>;
+impl<H: Heap> Subject for H {
+    type Block = HostBlock<H>;
 
-    const NAME: &'static str = "malloc";
+    const NAME: &'static str = <H as Heap>::NAME;
 
-    fn allocate(&self, bytes: usize) -> Option<Self::Block> {
-        HostBlock::allocate(bytes)
-    }
-}
-
-impl Subject for Mimalloc {
-    type Block = HostBlock<Self>;
-
-    const NAME: &'static str = "mimalloc";
-
-    fn allocate(&self, bytes: usize) -> Option<Self::Block> {
-        HostBlock::allocate(bytes)
-    }
-}
-
-impl Subject for Snmalloc {
-    type Block = HostBlock<Self>;
-
-    const NAME: &'static str = "snmalloc";
-
-    fn allocate(&self, bytes: usize) -> Option<Self::Block> {
+    fn allocate(&self, bytes: usize) -> Option<HostBlock<H>> {
         HostBlock::allocate(bytes)
     }
 }
