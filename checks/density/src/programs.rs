@@ -1,17 +1,13 @@
 //! The programs, their copies, and what pools take for them.
 
-use std::{
-    error::Error,
-    num::NonZero,
-    path::Path,
-    sync::atomic::{AtomicUsize, Ordering},
-    thread::{self, ScopedJoinHandle},
-};
+use std::{error::Error, path::Path};
 
 use binpool::{GrowthPolicy, PoolOptions};
 use binpool_conformance::Random;
 use binpool_recordings::Trace;
-use binpool_replay::{AllocatorChoice, Device, Failure, Profile, ReplaySettings, Warm};
+use binpool_replay::{
+    AllocatorChoice, Device, Failure, Profile, ReplaySettings, Warm, on_all_cores,
+};
 use binpool_trace::TraceError;
 
 use crate::{one_range, sheet::Figures};
@@ -97,43 +93,29 @@ fn figures(
         .iter()
         .flat_map(|program| rules.iter().map(move |rule| (program, rule)))
         .collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        while let Some((program, (rule, pool))) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let traces = program.traces.iter();
-            let taken = traces.map(|trace| match pool {
-                Some((policy, allocator)) => taken(trace, *policy, *allocator, rounds),
-                None => Ok(by_best_fit(trace)),
-            });
-            let taken: Vec<Taken> = taken.collect::<Result<_, _>>()?;
-            done.push((format!("{rule}/{}", program.name), taken));
-        }
-        Ok(done)
-    };
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let results: Vec<Result<Vec<_>, Failure>> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        let results = workers.into_iter().map(ScopedJoinHandle::join);
-        results
-            .map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+    let results = on_all_cores(&jobs, |(program, (rule, pool))| {
+        let traces = program.traces.iter();
+        let taken = traces.map(|trace| match pool {
+            Some((policy, allocator)) => taken(trace, *policy, *allocator, rounds),
+            None => Ok(by_best_fit(trace)),
+        });
+        let taken: Vec<Taken> = taken.collect::<Result<_, Failure>>()?;
+        Ok::<_, Failure>((format!("{rule}/{}", program.name), taken))
     });
     let mut measured = Measured::default();
     for result in results {
-        for (name, taken) in result? {
-            let of = |figure: fn(&Taken) -> f64| of_all(&taken, figure);
-            let cold = of(|taken| taken.cold_reserved);
-            let warm = [
-                of(|taken| taken.warm_calls),
-                of(|taken| taken.warm_reserved),
-            ];
-            let most = of(|taken| taken.most_reserved);
-            let judged = [&warm[..], &[most]].concat();
-            measured.cold.insert(name.clone(), cold.to_vec());
-            measured.warm.insert(name.clone(), warm.concat());
-            measured.judged.insert(name, judged.concat());
-        }
+        let (name, taken) = result?;
+        let of = |figure: fn(&Taken) -> f64| of_all(&taken, figure);
+        let cold = of(|taken| taken.cold_reserved);
+        let warm = [
+            of(|taken| taken.warm_calls),
+            of(|taken| taken.warm_reserved),
+        ];
+        let most = of(|taken| taken.most_reserved);
+        let judged = [&warm[..], &[most]].concat();
+        measured.cold.insert(name.clone(), cold.to_vec());
+        measured.warm.insert(name.clone(), warm.concat());
+        measured.judged.insert(name, judged.concat());
     }
     Ok(measured)
 }

@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+mod all_cores;
 mod behind;
 mod block_source;
 mod capacity_search;
@@ -40,6 +41,7 @@ mod transfer_commands;
 pub mod tune;
 mod watermark;
 
+pub use all_cores::on_all_cores;
 pub use history::simulate;
 pub use mock_profile::{Profile, ProfileError};
 pub use replay::{AtEnd, Failure, Outcome, replay};

@@ -6,17 +6,17 @@ mod report_json;
 mod report_tables;
 mod trade_off;
 
-use std::{num::NonZero, sync::OnceLock, thread, time::Duration};
+use std::time::Duration;
 
 use binpool_recordings::Trace;
 pub use candidates::{Candidate, candidates, page_candidates};
-use parking_lot::Mutex;
 pub use report::TuneReport;
 pub use trade_off::{Best, Cost, best};
 
 use crate::{
     Device, Failure, Measured, ReplaySettings, Warm,
     figures::ratio,
+    on_all_cores,
     tune::{candidates::oddness, trade_off::nothing},
 };
 
@@ -84,21 +84,7 @@ pub fn tune(
         progress();
         result
     };
-    let results: Vec<OnceLock<_>> = candidates.iter().map(|_| OnceLock::new()).collect();
-    let waiting = Mutex::new(candidates.iter().zip(&results));
-    let next = || waiting.lock().next();
-    let work = || {
-        while let Some((candidate, result)) = next() {
-            result.get_or_init(|| replayed(candidate));
-        }
-    };
-    thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(1, NonZero::get);
-        for _ in 0..threads.min(candidates.len()) {
-            scope.spawn(work);
-        }
-    });
-    let results = results.into_iter().filter_map(OnceLock::into_inner);
+    let results = on_all_cores(candidates, replayed).into_iter();
     let results = results.map(|result| match result {
         Err(failure) if !failure.out_of_memory => Err(failure),
         result => Ok(result),
