@@ -12,7 +12,7 @@ use binpool_mock::MockDevice;
 
 use crate::{
     program::{Program, library::thread},
-    world::{Allocator, BYTES, join},
+    world::{Allocator, BYTES, has_nothing_left, join},
 };
 
 pub(crate) const PROGRAMS: &[Program] = &[
@@ -38,11 +38,6 @@ fn allocator() -> (MockDevice, Allocator) {
         .build();
     let allocator = Allocator::new(&device.backend()).unwrap();
     (device, allocator)
-}
-
-fn has_nothing_left(device: &MockDevice) {
-    assert_eq!(device.statistics().live_blocks, 0);
-    assert_eq!(device.violations(), []);
 }
 
 /// Allocates a block and gives it back. Whether there was one.

@@ -13,7 +13,7 @@ use crate::{
         Program,
         library::thread::{self, yield_now},
     },
-    world::join,
+    world::{has_nothing_left, join},
 };
 
 pub(crate) const PROGRAMS: &[Program] = &[
@@ -54,8 +54,7 @@ fn buffer(backend: &MockBackend) -> MockMemory {
 
 fn ends_clean(device: &MockDevice) {
     assert_eq!(device.pending_commands(), 0);
-    assert_eq!(device.statistics().live_blocks, 0);
-    assert_eq!(device.violations(), []);
+    has_nothing_left(device);
 }
 
 /// Two threads wait for the same commands, and two others run them.

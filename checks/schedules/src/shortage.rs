@@ -3,13 +3,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use binpool::{Backend, Outcome, PoolError, PoolOptions, Queue, QueueOrder, Retain, ReusePolicy};
+use binpool::{Backend, Outcome, PoolOptions, Queue, QueueOrder, Retain, ReusePolicy};
 use binpool_mock::{Completion, HostWait, MockDevice};
 use parking_lot::Mutex;
 
 use crate::{
     program::{Program, library::thread::yield_now},
-    world::{BYTES, Marked, World, join},
+    world::{BYTES, Marked, World, has_nothing_left, join},
 };
 
 pub(crate) const PROGRAMS: &[Program] = &[
@@ -99,19 +99,7 @@ fn trimmed_meanwhile(world: World, other_bytes: usize) {
 fn while_nothing_is_held() {
     let world = World::of_bins(1);
     world.pool.stop_holding();
-    let users = world.spawn_two(|world| {
-        let tries = [(); 3].map(|()| match world.try_allocate(BYTES) {
-            Ok(block) => {
-                block.check();
-                1
-            }
-            Err(error) => {
-                assert!(error.is_out_of_memory(), "{error}");
-                0
-            }
-        });
-        tries.iter().sum::<u64>()
-    });
+    let users = world.spawn_two(|world| (0..3).map(|_| u64::from(world.is_served())).sum::<u64>());
     let got = join(users).into_iter().sum();
     world.end(got);
 }
@@ -203,12 +191,8 @@ fn each_others_hooks() {
     let users = worlds.each_ref().map(|world| {
         world.spawn(|world| {
             // One of them may be told no, as the pools know nothing of what is on the way in the other.
-            let allocate = || match world.try_allocate(BYTES) {
-                Ok(block) => block.check(),
-                Err(error) => assert!(error.is_out_of_memory(), "{error}"),
-            };
-            allocate();
-            allocate();
+            world.is_served();
+            world.is_served();
         })
     });
     join(users);
@@ -218,25 +202,15 @@ fn each_others_hooks() {
     let [one, other] = worlds;
     one.pool.free_held();
     other.pool.free_held();
-    assert_eq!(one.device.statistics().live_blocks, 0);
-    assert_eq!(one.device.violations(), []);
+    has_nothing_left(&one.device);
 }
 
 /// Where three blocks are wanted at the same time and there are two, no thread waits forever, and nothing is lost.
 fn that_is_real() {
     let world = World::of_bins(2);
     let kept = world.allocate();
-    let users = world.spawn_two(|world| match world.try_allocate(BYTES) {
-        Ok(block) => {
-            block.check();
-            1
-        }
-        Err(error) => {
-            assert!(matches!(error, PoolError::OutOfMemory(_)), "{error}");
-            0
-        }
-    });
-    let got: u64 = join(users).into_iter().sum();
+    let users = world.spawn_two(World::is_served);
+    let got: u64 = join(users).into_iter().map(u64::from).sum();
     assert!(got >= 1, "one of them could always have the second block");
     kept.check();
     assert_eq!(world.pool.statistics().out_of_memory, 2 - got);

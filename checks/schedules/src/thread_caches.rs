@@ -9,7 +9,7 @@ use crate::{
         Program,
         library::{self, sync::mpsc::channel},
     },
-    world::{BYTES, Marked, World, join},
+    world::{BYTES, Marked, World, has_nothing_left, join},
 };
 
 pub(crate) const PROGRAMS: &[Program] = &[
@@ -60,9 +60,7 @@ fn of_segments() {
 
 fn come_and_go(world: World) {
     let others = world.spawn_two(|world| {
-        let kept = world.allocate();
-        world.allocate_and_drop();
-        kept.check();
+        world.keep_and_drop();
         world.allocate_and_drop();
     });
     let statistics = world.pool.statistics();
@@ -76,15 +74,9 @@ fn come_and_go(world: World) {
 /// One thread allocates, another one drops, and a third trims.
 fn drop_what_others_allocate() {
     let world = World::of_bins(64);
-    let (send, receive) = channel::<Marked>();
-    let producer = world.spawn(move |world| {
-        for _ in 0..4 {
-            send.send(world.allocate()).unwrap();
-        }
-    });
-    let consumer = world.spawn(move |_| receive.into_iter().for_each(Marked::check));
+    let others = world.pass_on(4, BYTES);
     world.pool.trim_to(0);
-    join([producer, consumer]);
+    join(others);
     world.end(4);
 }
 
@@ -114,15 +106,9 @@ fn beside_each_other() {
 /// One thread carves, another one drops: the ranges go home to the first one's arena, which has them again.
 fn blocks_that_go_home() {
     let world = world_of_large(64);
-    let (send, receive) = channel::<Marked>();
-    let carving = world.spawn(move |world| {
-        for _ in 0..4 {
-            send.send(world.try_allocate(LARGE).unwrap()).unwrap();
-        }
-    });
-    let dropping = world.spawn(move |_| receive.into_iter().for_each(Marked::check));
+    let others = world.pass_on(4, LARGE);
     world.try_allocate(LARGE).unwrap().check();
-    join([carving, dropping]);
+    join(others);
     world.end(5);
 }
 
@@ -130,28 +116,19 @@ fn blocks_that_go_home() {
 fn taken_from() {
     let world = world_of_large(4);
     let others = world.spawn_two(|world| {
-        for _ in 0..2 {
-            let blocks = [(); 2].map(|()| world.try_allocate(LARGE).unwrap());
-            blocks.into_iter().for_each(Marked::check);
-        }
+        world.allocate_and_drop_all::<2>(LARGE);
+        world.allocate_and_drop_all::<2>(LARGE);
     });
     join(others);
-    let all = [(); 4].map(|()| world.try_allocate(LARGE).unwrap());
-    all.into_iter().for_each(Marked::check);
+    world.allocate_and_drop_all::<4>(LARGE);
     world.end(12);
 }
 
 /// Threads end, and those that begin have the arenas that these had.
 fn arenas_of_threads_that_end() {
     let world = world_of_large(64);
-    let ending = world.spawn(|world| {
-        let blocks = [(); 3].map(|()| world.try_allocate(LARGE).unwrap());
-        blocks.into_iter().for_each(Marked::check);
-    });
-    let others = world.spawn_two(|world| {
-        let blocks = [(); 2].map(|()| world.try_allocate(LARGE).unwrap());
-        blocks.into_iter().for_each(Marked::check);
-    });
+    let ending = world.spawn(|world| world.allocate_and_drop_all::<3>(LARGE));
+    let others = world.spawn_two(|world| world.allocate_and_drop_all::<2>(LARGE));
     join([ending]);
     let after = world.spawn(|world| world.try_allocate(LARGE).unwrap().check());
     join(others);
@@ -164,8 +141,7 @@ fn arenas_that_outlive() {
     let world = world_of_large(64);
     let (send, receive) = channel::<Marked>();
     let other = world.spawn(move |world| {
-        let blocks = [(); 3].map(|()| world.try_allocate(LARGE).unwrap());
-        blocks.into_iter().for_each(Marked::check);
+        world.allocate_and_drop_all::<3>(LARGE);
         send.send(world.try_allocate(LARGE).unwrap()).unwrap();
     });
     let dropping = library::thread::spawn(move || receive.into_iter().for_each(Marked::check));
@@ -200,10 +176,7 @@ fn overflow() {
     let world = World::of_bins(64);
     let blocks: Vec<_> = (0..BLOCKS).map(|_| world.allocate()).collect();
     let dropping = world.spawn(|_| blocks.into_iter().for_each(Marked::check));
-    let taking = world.spawn(|world| {
-        let blocks: Vec<_> = (0..3).map(|_| world.allocate()).collect();
-        blocks.into_iter().for_each(Marked::check);
-    });
+    let taking = world.spawn(|world| world.allocate_and_drop_all::<3>(BYTES));
     let third = world.allocate();
     let _counters = world.pool.statistics();
     third.check();
@@ -215,27 +188,20 @@ fn overflow() {
 fn threads_that_end() {
     let world = World::of_bins(4);
     let first = world.spawn_two(World::allocate_and_drop);
-    let between = world.spawn(|world| {
-        let kept = world.allocate();
-        world.allocate_and_drop();
-        kept.check();
-    });
+    let between = world.spawn(World::keep_and_drop);
     join(first);
     join([between]);
     // The threads have gone, and what they had is held.
     let statistics = world.pool.statistics();
     assert_eq!(statistics.held_blocks, statistics.misses);
-    let all = [(); 4].map(|()| world.allocate());
-    all.into_iter().for_each(Marked::check);
+    world.allocate_and_drop_all::<4>(BYTES);
     world.end(8);
 }
 
 /// A thread ends while another one looks at all of them, and a third one empties them.
 fn end_while_others_look() {
     let world = World::of_bins(64);
-    let ending = world.spawn(|world| {
-        world.allocate_and_drop();
-    });
+    let ending = world.spawn(World::allocate_and_drop);
     let emptying = world.spawn(|world| {
         world.pool.stop_holding();
         world.pool.resume_holding();
@@ -264,8 +230,7 @@ fn outlive_the_pool() {
     drop(world);
     from_other.recv().unwrap().check();
     join([first, second]);
-    assert_eq!(device.statistics().live_blocks, 0);
-    assert_eq!(device.violations(), []);
+    has_nothing_left(&device);
 }
 
 /// Two threads use two pools each, and one of the pools goes meanwhile.
@@ -316,8 +281,7 @@ fn take_from_each_other() {
         }
     });
     join(others);
-    let both = [world.allocate(), world.allocate()];
-    both.into_iter().for_each(Marked::check);
+    world.allocate_and_drop_all::<2>(BYTES);
     world.end(8);
 }
 
@@ -380,17 +344,11 @@ fn are_counted() {
 
 /// A pool that gives back what is above a threshold, block by block.
 fn above_a_threshold() {
-    let world = World::new(
-        64,
-        PoolOptions::new()
-            .segments(false)
-            .retain(Retain::new().at_most(1024)),
-    );
-    let others = world.spawn_two(|world| {
-        let one = world.allocate();
-        world.allocate_and_drop();
-        one.check();
-    });
+    let options = PoolOptions::new()
+        .segments(false)
+        .retain(Retain::new().at_most(1024));
+    let world = World::new(64, options);
+    let others = world.spawn_two(World::keep_and_drop);
     world.allocate_and_drop();
     join(others);
     assert!(world.pool.managed_bytes() <= 1024);
@@ -427,6 +385,5 @@ fn sweeper_outlives_the_pool() {
     drop(world);
     join([other]);
     drop(sweeper);
-    assert_eq!(device.statistics().live_blocks, 0);
-    assert_eq!(device.violations(), []);
+    has_nothing_left(&device);
 }

@@ -16,7 +16,7 @@ use crate::{
         Program,
         library::{sync::mpsc::channel, thread},
     },
-    world::{BYTES, Marked, World, join},
+    world::{BYTES, Marked, World, has_nothing_left, join},
 };
 
 pub(crate) const PROGRAMS: &[Program] = &[
@@ -44,16 +44,9 @@ fn nothing_is_in_use(world: &World) {
     assert_eq!((live.blocks, live.groups.len()), (0, 0), "{live}");
 }
 
-/// Two blocks, one of them most likely in the thread's cache.
-fn keep_and_drop(world: &World) {
-    let kept = world.allocate();
-    world.allocate_and_drop();
-    kept.check();
-}
-
 fn begins_beside_threads() {
     let world = World::of_bins(64);
-    let others = world.spawn_two(keep_and_drop);
+    let others = world.spawn_two(World::keep_and_drop);
     world.pool.watch(WatchOptions::new());
     let live = world.pool.live_blocks();
     let known: u64 = live.groups.iter().map(|group| group.blocks).sum();
@@ -66,7 +59,7 @@ fn begins_beside_threads() {
 fn ends_beside_threads() {
     let world = World::of_bins(64);
     world.pool.watch(WatchOptions::new());
-    let others = world.spawn_two(keep_and_drop);
+    let others = world.spawn_two(World::keep_and_drop);
     world.pool.stop_watching();
     world.pool.watch(WatchOptions::new());
     join(others);
@@ -78,17 +71,11 @@ fn ends_beside_threads() {
 fn of_blocks_passed_on() {
     let world = World::of_bins(64);
     world.pool.watch(WatchOptions::new());
-    let (send, receive) = channel::<Marked>();
-    let producer = world.spawn(move |world| {
-        for _ in 0..3 {
-            send.send(world.allocate()).unwrap();
-        }
-    });
-    let consumer = world.spawn(move |_| receive.into_iter().for_each(Marked::check));
+    let others = world.pass_on(3, BYTES);
     let live = world.pool.live_blocks();
     // One may be on its way to the producer.
     assert!(live.unknown_blocks <= 1, "{live}");
-    join([producer, consumer]);
+    join(others);
     nothing_is_in_use(&world);
     world.end(3);
 }
@@ -130,7 +117,7 @@ fn record_beside_threads() {
     let world = World::of_bins(64);
     let text = Text::default();
     let recording = world.pool.record(text.clone()).unwrap();
-    let others = world.spawn_two(keep_and_drop);
+    let others = world.spawn_two(World::keep_and_drop);
     world.allocate_and_drop();
     let summary = recording.finish().unwrap();
     join(others);
@@ -268,6 +255,5 @@ fn record_a_pool_that_is_dropped() {
     assert_eq!((summary.allocations, summary.frees), (1, 1));
     assert!(text.blocks().values().all(|is_freed| *is_freed));
     device.run();
-    assert_eq!(device.statistics().live_blocks, 0);
-    assert_eq!(device.violations(), []);
+    has_nothing_left(&device);
 }

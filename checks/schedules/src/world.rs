@@ -10,7 +10,10 @@ use binpool::{
 };
 use binpool_mock::{MockBackend, MockDevice, MockDeviceBuilder, MockQueue};
 
-use crate::program::library::thread::{self, JoinHandle};
+use crate::program::library::{
+    sync::mpsc::channel,
+    thread::{self, JoinHandle},
+};
 
 pub(crate) type Allocator = ImmediateAllocator<MockBackend>;
 pub(crate) type Pool = MemoryPool<MockBackend>;
@@ -97,6 +100,45 @@ impl World {
         self.allocate().check();
     }
 
+    /// The same while another block is kept.
+    pub(crate) fn keep_and_drop(&self) {
+        let kept = self.allocate();
+        self.allocate_and_drop();
+        kept.check();
+    }
+
+    /// Blocks of this many bytes that are there at the same time, for a moment.
+    pub(crate) fn allocate_and_drop_all<const COUNT: usize>(&self, bytes: usize) {
+        let blocks = [(); COUNT].map(|()| self.try_allocate(bytes).unwrap());
+        blocks.into_iter().for_each(Marked::check);
+    }
+
+    /// A block for a moment, if there is room for one. Whether there was.
+    pub(crate) fn is_served(&self) -> bool {
+        match self.try_allocate(BYTES) {
+            Ok(block) => {
+                block.check();
+                true
+            }
+            Err(error) => {
+                assert!(error.is_out_of_memory(), "{error}");
+                false
+            }
+        }
+    }
+
+    /// Has one thread allocate so many blocks of this many bytes, and another one drop them.
+    pub(crate) fn pass_on(&self, blocks: usize, bytes: usize) -> [JoinHandle<()>; 2] {
+        let (send, receive) = channel::<Marked>();
+        let producer = self.spawn(move |world| {
+            for _ in 0..blocks {
+                send.send(world.try_allocate(bytes).unwrap()).unwrap();
+            }
+        });
+        let consumer = self.spawn(move |_| receive.into_iter().for_each(Marked::check));
+        [producer, consumer]
+    }
+
     /// Has a thread do something with this world.
     pub(crate) fn spawn<R: Send + 'static>(
         &self,
@@ -145,11 +187,10 @@ impl World {
         drop(pool);
         // Markers, on a device that runs nothing by itself.
         device.run();
-        assert_eq!(device.statistics().live_blocks, 0);
         assert_eq!(device.statistics().committed_bytes, 0);
         drop((queue, backend));
         assert_eq!(device.live_queues(), 0);
-        assert_eq!(device.violations(), []);
+        has_nothing_left(&device);
     }
 }
 
@@ -167,6 +208,12 @@ impl Marked {
         self.block.read(&self.queue, 0, &mut mark).unwrap();
         assert_eq!(mark, [self.mark], "the block was handed out twice");
     }
+}
+
+/// Checks that nobody has memory of the device, and that nobody misused it.
+pub(crate) fn has_nothing_left(device: &MockDevice) {
+    assert_eq!(device.statistics().live_blocks, 0);
+    assert_eq!(device.violations(), []);
 }
 
 /// Waits for threads, whose failures are this one's.
