@@ -227,7 +227,7 @@ struct Awaited<'a> {
     kept: WaitedFor,
 }
 
-fn foreign_unless(own: bool, kind: ObjectKind) -> Result<()> {
+pub(crate) fn foreign_unless(own: bool, kind: ObjectKind) -> Result<()> {
     if own {
         Ok(())
     } else {

@@ -68,6 +68,7 @@ pub struct BudgetUse {
 }
 
 /// The counters of a budget. `used + promised` never overflows: a promise is made only where the sum stays within `max`.
+#[derive(Default)]
 struct State {
     max: u64,
     /// The bytes of the blocks that are allocated, or are leaving.
@@ -110,11 +111,7 @@ impl Budget {
         Self {
             state: Arc::new(Mutex::new(State {
                 max: max_bytes,
-                used: 0,
-                leaving: VecDeque::new(),
-                promised: 0,
-                peak: 0,
-                soft_limits: Vec::new(),
+                ..State::default()
             })),
         }
     }

@@ -71,6 +71,7 @@ struct Mapped {
 }
 
 /// The memory of one device.
+#[derive(Default)]
 pub(crate) struct Memory {
     ordinal: i32,
     /// The next addresses that nothing has had.
@@ -102,12 +103,7 @@ impl Memory {
         Self {
             ordinal,
             next: first_of(ordinal),
-            last_freed: None,
-            used: Arc::default(),
-            most_used: 0,
-            mapped: BTreeMap::new(),
-            reserved: BTreeMap::new(),
-            pages: BTreeMap::new(),
+            ..Self::default()
         }
     }
 

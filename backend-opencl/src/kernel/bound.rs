@@ -13,6 +13,7 @@ use crate::{
     event::ClEvent,
     order::memory_use::MemoryUse,
     queue::ClQueue,
+    submit::foreign_unless,
     sys::{
         ClResult, EventHandle, Purpose, SvmRange, WaitList,
         kernel::{self, ArgumentValue, KernelHandle},
@@ -146,10 +147,7 @@ impl Launch<'_> {
     /// [`Device`](OpenClError::Device) for a queue, an event or memory of another backend, indirect memory that is no SVM,
     /// bytes that the host has mapped, or a failure of the runtime.
     pub fn enqueue(self) -> Result<ClEvent, OpenClError> {
-        if !self.kernel.is_for(self.queue) {
-            let kind = ObjectKind::Queue;
-            return Err(InvalidRequest::ForeignObject { kind }.into());
-        }
+        foreign_unless(self.kernel.is_for(self.queue), ObjectKind::Queue)?;
         let (offset, local) = (self.offset.as_ref(), self.local.as_ref());
         let work = WorkSize::new(self.kernel.limits(), &self.global, offset, local)
             .map_err(|problem| self.refused(None, problem))?;

@@ -1,6 +1,6 @@
 //! Images, samplers and pipes as arguments of kernels.
 
-use binpool_allocators::{InvalidRequest, ObjectKind, runtime::Access};
+use binpool_allocators::{ObjectKind, runtime::Access};
 use bytemuck::Pod;
 
 use super::{
@@ -15,6 +15,7 @@ use crate::{
     image::{ClImage, ClSampler, ImageKind},
     order::memory_use::MemoryUse,
     pipe::ClPipe,
+    submit::foreign_unless,
     sys::kernel::ArgumentValue,
 };
 
@@ -204,10 +205,7 @@ impl<'a> Launch<'a> {
         context: &Context,
         used: Option<MemoryUse<'s>>,
     ) -> Result<Taken<'s>, OpenClError> {
-        if context.is_same(self.queue.context()) {
-            return Ok(Taken::Value(value, used));
-        }
-        let kind = ObjectKind::Memory;
-        Err(InvalidRequest::ForeignObject { kind }.into())
+        foreign_unless(context.is_same(self.queue.context()), ObjectKind::Memory)?;
+        Ok(Taken::Value(value, used))
     }
 }

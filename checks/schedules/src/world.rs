@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// Has one thread allocate so many blocks of this many bytes, and another one drop them.
+    /// Has one thread allocate this many blocks of this many bytes, and another one drop them.
     pub(crate) fn pass_on(&self, blocks: usize, bytes: usize) -> [JoinHandle<()>; 2] {
         let (send, receive) = channel::<Marked>();
         let producer = self.spawn(move |world| {
@@ -210,7 +210,7 @@ impl Marked {
     }
 }
 
-/// Checks that nobody has memory of the device, and that nobody misused it.
+/// Checks that no memory of the device is left, and that no program misused it.
 pub(crate) fn has_nothing_left(device: &MockDevice) {
     assert_eq!(device.statistics().live_blocks, 0);
     assert_eq!(device.violations(), []);

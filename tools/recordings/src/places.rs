@@ -211,6 +211,15 @@ impl Places {
             return Err(wrong);
         }
         self.reserved = self.reserved.checked_add(bytes).ok_or(wrong)?;
+        let taken = self.insert(address, bytes, are_pages);
+        let (from, to) = self.free_around(address)?;
+        self.remove_free(address - from);
+        self.remove_free(to - end);
+        self.add_free(to - from);
+        Ok(taken)
+    }
+
+    fn insert(&mut self, address: u64, bytes: u64, are_pages: bool) -> PoolEvent {
         let number = self.taken;
         self.taken += 1;
         let memory = Memory {
@@ -219,14 +228,10 @@ impl Places {
             are_pages,
         };
         self.memories.insert(address, memory);
-        let (from, to) = self.free_around(address)?;
-        self.remove_free(address - from);
-        self.remove_free(to - end);
-        self.add_free(to - from);
-        Ok(PoolEvent::Taken {
+        PoolEvent::Taken {
             memory: address,
             bytes,
-        })
+        }
     }
 
     pub(crate) fn give_back(&mut self, address: u64, bytes: u64) -> Result<PoolEvent, Unplaced> {
@@ -269,19 +274,7 @@ impl Places {
             events.push(PoolEvent::GivenBack { memory: start });
             let parts = [(start, address), (end, start + memory.bytes)];
             for (start, end) in parts.into_iter().filter(|(start, end)| start < end) {
-                let bytes = end - start;
-                let number = self.taken;
-                self.taken += 1;
-                let memory = Memory {
-                    bytes,
-                    number,
-                    ..memory
-                };
-                self.memories.insert(start, memory);
-                events.push(PoolEvent::Taken {
-                    memory: start,
-                    bytes,
-                });
+                events.push(self.insert(start, end - start, memory.are_pages));
             }
         }
         Ok(events)

@@ -56,13 +56,8 @@ impl<A: Allocator> Allocator for SegmentRecord<A> {
         let memory = self.inner.allocate(bytes)?;
         let mut recorded = self.recorded.lock();
         let (index, from) = (recorded.segments.len(), recorded.event);
-        recorded.segments.push(Segment {
-            bytes: memory.bytes() as u64,
-            from,
-            to: None,
-            reservation: None,
-            offset: 0,
-        });
+        let segment = Segment::new(memory.bytes() as u64, from);
+        recorded.segments.push(segment);
         recorded.live.insert(memory.id(), index);
         drop(recorded);
         Ok(memory)

@@ -27,10 +27,7 @@ pub fn a_region_can_be_committed<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(65_536);
     let alignment = bench.backend.limits().alignment.bytes();
-    let region = bench
-        .backend
-        .create_sub_region(&buffer, Region::new(alignment, 1024))
-        .unwrap();
+    let region = bench.region(&buffer, Region::new(alignment, 1024));
     bench.backend.commit(&bench.queue, &region).unwrap();
     bench.write(&region, &[6; 1024]);
     assert_eq!(bench.read(&region), [6; 1024]);

@@ -33,37 +33,26 @@ impl Function {
         let name = bare(demangled);
         let begins = |table: &str| table.split(' ').any(|with| name.starts_with(with));
         let is_beyond = |space: &String| name.split("::").next() == Some(space.as_str());
-        if begins(UNWINDER) {
-            return Self {
-                name,
-                owner: Owner::Unwinder,
-            };
-        }
-        if begins(MACHINERY) || name.starts_with("operator ") || beyond.iter().any(is_beyond) {
-            return Self {
-                name,
-                owner: Owner::Machinery,
-            };
-        }
         // An operation that is differentiated, and a step of the backward pass.
         let operation = name.find("VariableType::").map(|place| &name[place..]);
         let step = name.strip_prefix("torch::autograd::");
         let step = step.and_then(|step| step.strip_suffix("::apply"));
         let step = step.map(|step| step.strip_prefix("generated::").unwrap_or(step));
-        if let Some(telling) = operation.or(step) {
-            return Self {
-                name: telling.to_owned(),
-                owner: Owner::Native,
-            };
-        }
-        let is_of_torch = name.starts_with("at::") || name.starts_with("torch::");
+        let (name, owner) = if begins(UNWINDER) {
+            (name.as_str(), Owner::Unwinder)
+        } else if begins(MACHINERY) || name.starts_with("operator ") || beyond.iter().any(is_beyond)
+        {
+            (name.as_str(), Owner::Machinery)
+        } else if let Some(telling) = operation.or(step) {
+            (telling, Owner::Native)
+        } else if name.starts_with("at::") || name.starts_with("torch::") {
+            (name.as_str(), Owner::Operator)
+        } else {
+            (name.as_str(), Owner::Native)
+        };
         Self {
-            owner: if is_of_torch {
-                Owner::Operator
-            } else {
-                Owner::Native
-            },
-            name,
+            name: name.to_owned(),
+            owner,
         }
     }
 }

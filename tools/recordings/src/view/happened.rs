@@ -285,11 +285,9 @@ impl Known {
         self.pages
             .insert((reservation, offset), self.segments.len());
         self.segments.push(Segment {
-            bytes,
-            from: moment,
-            to: None,
             reservation: Some(reservation),
             offset,
+            ..Segment::new(bytes, moment)
         });
         self.served_at = Some(moment);
         Some(())
@@ -319,7 +317,7 @@ impl Known {
         }
         if bytes > 0 {
             self.spare = Some(self.segments.len());
-            self.segments.push(segment(bytes, moment));
+            self.segments.push(Segment::new(bytes, moment));
         }
     }
 
@@ -350,17 +348,6 @@ impl Known {
 
     fn add(&mut self, memory: u64, bytes: u64, from: usize) {
         self.by_memory.insert(memory, self.segments.len());
-        self.segments.push(segment(bytes, from));
-    }
-}
-
-/// A segment that is no pages, and is there from an event on.
-fn segment(bytes: u64, from: usize) -> Segment {
-    Segment {
-        bytes,
-        from,
-        to: None,
-        reservation: None,
-        offset: 0,
+        self.segments.push(Segment::new(bytes, from));
     }
 }

@@ -62,6 +62,18 @@ impl Life {
 }
 
 impl Segment {
+    /// A segment that is no pages, and is there from an event on.
+    #[must_use]
+    pub const fn new(bytes: u64, from: usize) -> Self {
+        Self {
+            bytes,
+            from,
+            to: None,
+            reservation: None,
+            offset: 0,
+        }
+    }
+
     pub(crate) fn is_there(&self, moment: usize) -> bool {
         is_there(self.from, self.to, moment)
     }
