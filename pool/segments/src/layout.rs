@@ -98,15 +98,14 @@ pub(super) fn lay_out(
     most: usize,
     steps: usize,
 ) -> Option<Layout> {
-    let mut kinds = blocks
-        .iter()
-        .chain(taken.iter().filter_map(|it| it.by.as_ref()));
-    let first = kinds.next().map(|block| block.kind);
+    let others = taken.iter().filter_map(|it| it.by.as_ref());
+    let mut kinds = blocks.iter().chain(others).map(|block| block.kind);
+    let first = kinds.next();
     let mut search = Search {
         blocks,
         period,
         taken,
-        is_one_kind: kinds.all(|block| Some(block.kind) == first),
+        is_one_kind: kinds.all(|kind| Some(kind) == first),
         steps,
         best: None,
     };
@@ -433,8 +432,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
         #[test]
         fn no_block_lies_where_another_one_is(
             blocks in prop::collection::vec((1_usize..64, 0_usize..200, 0_usize..200, 0_u32..8), 1..300),
